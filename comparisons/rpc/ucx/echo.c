@@ -1,5 +1,6 @@
-/* UCX active messages: a client that keeps requests under way and a server that answers each in its handler's turn. Both ends poll. What the
- * transports are is UCX_TLS's to say. The same words on the command line as the echoes in Rust, and the same JSON.
+/* UCX active messages: a client that keeps requests under way and a server that answers each in its handler's
+ * turn. Both ends poll. UCX_TLS chooses the transports. The command line has the same words as the echoes in
+ * Rust, and the output the same JSON.
  *
  *   cc -O2 -o echo-ucx echo.c -lucp -lucs
  */
@@ -85,7 +86,10 @@ static void gone(void *request, ucs_status_t status, void *unused) {
     ucp_request_free(request);
 }
 
-/* The bytes stay as they are until the message has gone: no slot is used again before the peer has answered, and so received, what was in it. */
+/*
+ * The bytes stay unchanged until the message has gone: a slot is used again only after the peer has answered,
+ * and so received, its message.
+ */
 static void post(unsigned id, const void *bytes, size_t length) {
     ucp_request_param_t params = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK,
                                   .flags = UCP_AM_SEND_FLAG_EAGER,
@@ -147,7 +151,7 @@ static void serve(void) {
                 post(REPLY, reply, SIZE);
             }
         }
-        /* Nobody writes anything: it ends when whoever started us does, or wants us to. */
+        /* The input stays empty: it ends when the process that started this one ends, or closes it. */
         struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
         if (poll(&input, 1, 0) > 0) {
             exit(0);
@@ -199,7 +203,7 @@ static void look(uint64_t sent_ns) {
     }
 }
 
-/* One server answers in the order of what it is asked. */
+/* One server answers in the order of the requests. */
 static ucs_status_t on_reply(void *arg, const void *header, size_t header_length, void *data, size_t length,
                              const ucp_am_recv_param_t *param) {
     (void)arg, (void)header, (void)header_length, (void)param;
@@ -274,7 +278,7 @@ static void call(const char *at) {
     }
     printf("}\n");
     fflush(stdout);
-    /* The server polls on, and is ended by whoever started it. */
+    /* The server polls on, until the process that started it ends it. */
     _exit(0);
 }
 

@@ -1,4 +1,5 @@
-//! Processor time of whole trees of processes, as /proc has it: those that have ended are in their parents' sums.
+//! Processor time of whole trees of processes, from /proc: processes that have ended are in their parents'
+//! sums.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,7 @@ pub(crate) struct Trees {
     roots: Vec<u32>,
 }
 
-/// What of a line of /proc/PID/stat counts.
+/// The fields of a line of /proc/PID/stat that count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Process {
     parent: u32,
@@ -30,7 +31,7 @@ impl Trees {
         let mut all = BTreeMap::new();
         for entry in std::fs::read_dir("/proc").context("/proc")?.flatten() {
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            // One that has ended meanwhile has no line.
+            // A process that has ended meanwhile has no line.
             let text = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
             if let Some(process) = parse(&text) {
                 all.insert(pid, process);

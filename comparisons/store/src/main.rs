@@ -1,8 +1,8 @@
-//! TATP and SmallBank against PostgreSQL, and against whatever speaks Redis's protocol.
+//! TATP and SmallBank against PostgreSQL, and against any server of Redis's protocol.
 //!
-//! Rows and transactions are drawn by the generators of `highwire_txn`, so that every system is given the same. One thread for each client, with
-//! a connection of its own. What is printed is a line of JSON; processor time is that of this program and of the processes that `--process` names,
-//! with all that they have started.
+//! The generators of `highwire_txn` draw rows and transactions, so that every system gets the same. One
+//! thread for each client, with a connection of its own. The output is a line of JSON; processor time is that
+//! of this program and of the processes that `--process` names, with all their descendants.
 
 mod cpu;
 mod play;
@@ -126,7 +126,7 @@ impl Target {
         })
     }
 
-    /// The sum of all balances, where there are any.
+    /// The sum of all balances, if there are any.
     fn money(&self) -> Result<Option<i64>> {
         match self.workload {
             Name::Tatp => Ok(None),
@@ -138,11 +138,11 @@ impl Target {
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// With so much more money than before.
+    /// It committed, and there is this much more money than before.
     Committed(i64),
     /// It did not find what it looked for, or found what it wanted to insert.
     Refused,
-    /// It met another transaction, and is to be tried again.
+    /// It met another transaction, and must be tried again.
     Conflict,
 }
 

@@ -1,5 +1,5 @@
-//! Loops of clients: closed, where each begins its next transaction when the last one has ended, and open, where transactions begin as a Poisson
-//! process says and a latency counts from then.
+//! Loops of clients: closed, where each begins its next transaction when the last one has ended, and open,
+//! where a Poisson process says when transactions begin and a latency counts from then.
 
 use std::num::NonZeroU64;
 use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
@@ -17,10 +17,10 @@ use crate::{Ended, Session, Target};
 /// The first pause after a conflict; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_micros(50);
 const PAUSE_MAX: Duration = Duration::from_millis(5);
-/// A transaction that has been tried for so long voids the run.
+/// A transaction that is tried for longer voids the run.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is played.
+/// The load.
 pub(crate) struct Load {
     pub(crate) seconds: Duration,
     pub(crate) seed: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Load {
     pub(crate) clients: u64,
 }
 
-/// What came of it.
+/// The result of a load.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) seconds: f64,
@@ -42,13 +42,13 @@ pub(crate) struct Outcome {
     pub(crate) conflicts: u64,
     pub(crate) committed_per_second: f64,
     pub(crate) committed_per_cpu_second: f64,
-    /// Of the attempts, those that met another transaction.
+    /// The share of attempts that met another transaction.
     pub(crate) abort_rate: f64,
     pub(crate) p50_ns: u64,
     pub(crate) p99_ns: u64,
     pub(crate) p999_ns: u64,
     pub(crate) offered_per_second: Option<f64>,
-    /// Transactions of an open loop that had not ended when no more began.
+    /// Transactions of an open loop that had not ended when no further one began.
     pub(crate) behind: u64,
     pub(crate) money: i64,
 }
@@ -60,7 +60,7 @@ impl Outcome {
     }
 }
 
-/// What the clients of a load share.
+/// The state that the clients of a load share.
 struct Book {
     workload: Box<dyn Workload + Send>,
     rng: Rng,
@@ -76,7 +76,7 @@ struct Book {
 }
 
 impl Book {
-    /// When the next transaction is to begin, counted from the beginning, and its seed.
+    /// When the next transaction must begin, counted from the beginning, and its seed.
     fn next(&mut self, now: Duration) -> Option<(Duration, u64)> {
         let at = match self.rate {
             None => now,
@@ -109,7 +109,7 @@ pub(crate) fn play(target: &Target, trees: &Trees, load: &Load) -> Result<Outcom
         latencies: Histogram::new_with_bounds(1, 3_600_000_000_000, 3)?,
     });
     let own = Trees::of(&[]);
-    // All are connected before the first begins, and none has gone when the last one ends.
+    // All clients are connected before the first begins, and none has gone when the last one ends.
     let (ready, go, done) = (barrier(load), barrier(load), barrier(load));
     let began = Mutex::new(Instant::now());
     let (cpu_seconds, client_cpu_seconds, seconds) = std::thread::scope(|scope| {
@@ -165,13 +165,13 @@ pub(crate) fn play(target: &Target, trees: &Trees, load: &Load) -> Result<Outcom
     })
 }
 
-/// For all clients and the one who measures.
+/// For all clients and the measuring thread.
 fn barrier(load: &Load) -> Barrier {
     Barrier::new(load.clients as usize + 1)
 }
 
 fn work(session: &mut dyn Session, book: &Mutex<Book>, began: Instant, number: u64) -> Result<()> {
-    // Otherwise a thread that sleeps is woken 50 µs late, which would count as latency.
+    // Otherwise a sleeping thread is woken 50 µs late, which would count as latency.
     rustix::thread::set_current_timer_slack(NonZeroU64::new(1)).context("the timers' slack")?;
     let mut rng = Rng::new(number);
     loop {

@@ -12,7 +12,7 @@ use crate::{Ended, Name, Session};
 
 const TATP: &str = include_str!("tatp.sql");
 const SMALLBANK: &str = include_str!("smallbank.sql");
-/// Keys that the tables have only when they are full.
+/// Keys that only full tables have.
 const TATP_KEYS: &str = include_str!("tatp_keys.sql");
 const SMALLBANK_KEYS: &str = include_str!("smallbank_keys.sql");
 
@@ -63,7 +63,7 @@ fn kinds(workload: Name) -> &'static [&'static str] {
 }
 
 impl Session for Connection {
-    /// A function returns by how much there is more money, or nothing if it has refused.
+    /// A function returns by how much the money has grown, or nothing if it has refused.
     fn attempt(&mut self, transaction: &mut dyn Procedure) -> Result<Ended> {
         let name = transaction.name();
         let function = self.functions.get(name).with_context(|| format!("no function for {name}"))?;
@@ -85,7 +85,7 @@ impl Session for Connection {
     }
 }
 
-/// What the manual says is to be tried again.
+/// The errors that, according to the manual, must be tried again.
 fn is_conflict(code: &SqlState) -> bool {
     [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED, SqlState::UNIQUE_VIOLATION]
         .contains(code)

@@ -1,7 +1,9 @@
-//! Redis's protocol: a transaction watches what it reads, and EXEC does nothing if that has changed.
+//! Redis's protocol: a transaction watches the keys that it reads, and EXEC does nothing if one of them has
+//! changed.
 //!
-//! The steps are those of Highwire's own workers: what one of them reads in one round trip, WATCH and MGET read here in one, and what it commits
-//! goes with MULTI and EXEC in another. A kind that only reads, once, is one MGET, which is atomic by itself.
+//! The steps are those of Highwire's own workers: WATCH and MGET read in one round trip what a worker reads
+//! in one, and MULTI and EXEC commit in another. A kind that only reads, once, is one MGET, which is atomic
+//! by itself.
 
 use anyhow::{Context, Result, bail};
 use highwire_txn::workloads::{Access, Procedure, Put, Step, View, Workload};
@@ -15,7 +17,7 @@ const KEYS_AT_A_TIME: usize = 64;
 /// Of those that only read, once.
 const READS: [&str; 3] = ["BALANCE", "GET_SUBSCRIBER_DATA", "GET_ACCESS_DATA"];
 
-/// A connection, and what its transaction has seen.
+/// A connection, and the keys that its transaction has read.
 pub(crate) struct Connection {
     connection: redis::Connection,
     workload: Name,
@@ -33,7 +35,7 @@ impl View for Seen {
 }
 
 impl Seen {
-    /// Whether everything is there that must be, and nothing that must not.
+    /// Whether all required keys exist, and no forbidden one.
     fn is_as_wanted(&self) -> bool {
         self.0.iter().all(|(access, value)| match access.mode {
             None => true,
@@ -74,7 +76,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether nothing had changed.
+    /// Whether no key had changed.
     fn commit(&mut self, puts: &[Put]) -> Result<bool, RedisError> {
         let mut pipeline = Pipeline::new();
         pipeline.atomic();
@@ -87,7 +89,7 @@ impl Connection {
             }
         }
         if pipeline.is_empty() {
-            // EXEC says whether what was read has changed, if it has anything to do.
+            // EXEC reports whether a watched key has changed, if it has commands.
             let seen = self
                 .seen
                 .0
@@ -134,7 +136,7 @@ impl Connection {
 impl Session for Connection {
     fn attempt(&mut self, transaction: &mut dyn Procedure) -> Result<Ended> {
         match self.steps(transaction) {
-            // What Highwire's door says under contention, after it has tried by itself.
+            // The answer of Highwire's door under contention, after it has tried by itself.
             Err(error) if error.code() == Some("TRYAGAIN") => {
                 let _ = self.forget();
                 Ok(Ended::Conflict)

@@ -1,6 +1,6 @@
 //! A server for `highwire bench server --beside`: a task of tokio for each connection, on one thread or on one for each core.
 //!
-//! It says `port N` on its standard output, and ends when its standard input does.
+//! It prints `port N` on its standard output, and ends when its standard input does.
 
 use std::io::Read;
 
@@ -32,7 +32,7 @@ fn main() -> Result<()> {
         Some("many") => Builder::new_multi_thread(),
         _ => bail!("server-tokio one: a thread for all connections; server-tokio many: one for each core"),
     };
-    // Whoever has started it goes, and so does this.
+    // When the process that started it goes, this one does too.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);
@@ -40,7 +40,7 @@ fn main() -> Result<()> {
     builder.enable_io().build()?.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen")?;
         println!("port {}", listener.local_addr()?.port());
-        // On a worker: the thread that this is sleeps.
+        // On a worker: the main thread sleeps.
         tokio::spawn(accept(listener)).await?
     })
 }

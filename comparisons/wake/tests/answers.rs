@@ -1,4 +1,5 @@
-//! The server answers on every connection with what came, and ends with whoever has started it.
+//! The server answers on every connection with the request's bytes, and ends with the process that started
+//! it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -76,7 +76,7 @@ impl System for CapnProto {
                 }
                 "unix" => {
                     let stream = UnixStream::connect(place).await?;
-                    // The only client has come: nobody else needs the name.
+                    // The only client has come: no other process needs the name.
                     let _ = std::fs::remove_file(place);
                     connect(stream)
                 }

@@ -1,4 +1,4 @@
-//! What a client writes down: requests, replies, and the time between them.
+//! A client's record: requests, replies, and the time between them.
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,9 @@ const REPLIES_PER_LOOK: u64 = 16;
 /// A request under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// What is sent; no two of a turn are alike.
+    /// The bytes that are sent; no two requests of a turn are alike.
     pub bytes: [u8; SIZE],
-    /// Kept only where one request is under way at a time, so that looking at the clock costs the rates nothing.
+    /// Kept only if one request is under way at a time, so that looking at the clock costs the rates nothing.
     sent: Option<Instant>,
 }
 
@@ -39,13 +39,13 @@ pub struct Book {
     start: Instant,
     asked: u64,
     answered: u64,
-    /// When what counts began, with the processors' times then.
+    /// When counting began, with the processors' times then.
     began: Option<(Instant, [Duration; 2])>,
     report: Option<Report>,
     times: Histogram<u64>,
 }
 
-/// What came of a turn.
+/// The result of a turn.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// Requests that were answered while it counted.
@@ -55,7 +55,7 @@ pub struct Report {
     pub client_cpu_seconds: f64,
     /// Of the server's process, in the same time.
     pub server_cpu_seconds: f64,
-    /// From request to reply: the median, 99 % and 99.9 %, where one request was under way at a time.
+    /// From request to reply: the median, 99 % and 99.9 %, if one request was under way at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<[u64; 3]>,
 }
@@ -102,7 +102,7 @@ impl Book {
     /// A reply is there.
     ///
     /// # Errors
-    /// It is not the request.
+    /// The reply differs from its request.
     pub fn answered(&mut self, request: &Request, reply: &[u8]) -> Result<()> {
         if reply != request.bytes {
             bail!("a wrong reply to request {}: {reply:02x?}", request.number());
@@ -148,7 +148,7 @@ impl Book {
         Ok(())
     }
 
-    /// What came of it.
+    /// The result of the turn.
     ///
     /// # Errors
     /// The turn is not over.

@@ -33,7 +33,7 @@ mod tests {
         let own = std::process::id() as i32;
         let clocks = Clocks::of(own).expect("we are there");
         let before = clocks.read().expect("we are there");
-        // However busy the machine is, this ends only when we have been given a processor for so long.
+        // However busy the machine is, this ends only when this process has had a processor for that long.
         let mut after = before;
         while after[0] < before[0] + Duration::from_millis(2) {
             after = clocks.read().expect("we are there");

@@ -1,8 +1,9 @@
-//! What the echoes of all systems have in common: two programs in one, a server that sends back what it is sent and a client that keeps a window
-//! of requests under way, each bound to a core.
+//! The parts that the echoes of all systems share: two programs in one, a server that sends back each message
+//! and a client that keeps a window of requests under way, each bound to a core.
 //!
-//! The server prints where it is, `at PLACE`, and ends when its standard input does. The client prints a line of JSON. Every request has a number
-//! of its own, and every reply is compared with its request byte by byte; a server can be told to send one wrong reply, which the client must notice.
+//! The server prints its address, `at PLACE`, and ends when its standard input does. The client prints a line
+//! of JSON. Every request has a number of its own, and every reply is compared with its request byte by byte;
+//! an option makes the server send one wrong reply, which the client must notice.
 
 mod book;
 mod cpu;
@@ -25,12 +26,12 @@ pub use loops::{block_on, loops};
 
 /// How long a server may take to end by itself.
 const STOP_PATIENCE: Duration = Duration::from_millis(200);
-/// A client that has no reply for so long gives up.
+/// A client without a reply gives up after this time.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A system: how its server serves and its client asks. `over` names what carries the messages, as in `tcp`.
+/// A system: how its server serves and its client asks. `over` names the link, as in `tcp`.
 pub trait System {
-    /// Says where it is by [`Server::is_at`], and answers until [`Server::is_over`] or for ever.
+    /// Reports its address by [`Server::is_at`], and answers until [`Server::is_over`] or for ever.
     ///
     /// # Errors
     /// It cannot serve there.
@@ -114,13 +115,13 @@ pub fn run<S: System>() -> ExitCode {
 fn serve<S: System>(over: &str, core: Option<usize>, server: Server) -> Result<()> {
     pin(core)?;
     thread::spawn(|| {
-        // Nobody writes anything: it ends when whoever started us does, or wants us to.
+        // The input stays empty: it ends when the process that started this one ends, or closes it.
         let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
         IS_OVER.store(true, Ordering::Relaxed);
         thread::sleep(STOP_PATIENCE);
         std::process::exit(0);
     });
-    // Handlers live as long as the program.
+    // The handlers live as long as the program.
     S::serve(over, Box::leak(Box::new(server)))
 }
 
@@ -142,7 +143,7 @@ fn pin(core: Option<usize>) -> Result<()> {
 
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// What a server is told.
+/// A server's parameters.
 #[derive(Debug)]
 pub struct Server {
     /// Requests that the client will keep under way.
@@ -152,12 +153,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Tells the client's starter where to ask.
+    /// Prints for the client's starter where to ask.
     pub fn is_at(&self, place: impl std::fmt::Display) {
         println!("at {place}");
     }
 
-    /// Whether it is to end. Servers that cannot look are ended a moment later.
+    /// Whether the server must end. Servers that cannot check are ended a moment later.
     pub fn is_over(&self) -> bool {
         IS_OVER.load(Ordering::Relaxed)
     }

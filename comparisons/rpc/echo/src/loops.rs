@@ -14,7 +14,7 @@ use crate::{Book, PATIENCE, Report, SIZE};
 /// Runs a future, and what it spawns locally, on this thread.
 ///
 /// # Errors
-/// What the future says, or there is no runtime.
+/// The future's error, or there is no runtime.
 pub fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = Builder::new_current_thread().enable_all().build().context("a runtime")?;
     LocalSet::new().block_on(&runtime, future)
@@ -35,7 +35,7 @@ where
             let (book, echo) = (Rc::clone(&book), echo.clone());
             spawn_local(async move {
                 loop {
-                    // Not in the `while let`: what it borrows would stay borrowed.
+                    // Not in the `while let`: its borrow would last through the body.
                     let Some(request) = book.borrow_mut().request() else { return anyhow::Ok(()) };
                     let reply = echo(request.bytes).await?;
                     book.borrow_mut().answered(&request, &reply)?;
@@ -55,7 +55,7 @@ where
     Rc::into_inner(book).context("a loop goes on")?.into_inner().report()
 }
 
-/// Ends with an error when nothing is answered for a long time.
+/// Ends with an error when no request is answered for a long time.
 async fn heard(book: Rc<RefCell<Book>>) -> Result<()> {
     let mut before = None;
     loop {

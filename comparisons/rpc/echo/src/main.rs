@@ -50,7 +50,7 @@ impl System for Sockets {
             }
             "unix" => {
                 let stream = UnixStream::connect(place).with_context(|| place.to_string())?;
-                // The only client has come: nobody else needs the name.
+                // The only client has come: no other process needs the name.
                 let _ = std::fs::remove_file(place);
                 stream.set_read_timeout(Some(PATIENCE))?;
                 ask(stream, book)
@@ -80,7 +80,7 @@ fn answer(mut stream: impl Read + Write, server: &Server) {
     }
 }
 
-/// What is answered together, is followed by as many new requests together.
+/// As many new requests follow together as were answered together.
 fn ask(mut stream: impl Read + Write, mut book: Book) -> Result<Report> {
     let mut under_way = VecDeque::new();
     let mut free = book.window();

@@ -1,4 +1,4 @@
-//! Two processes, over what every machine has: sockets of the kernel.
+//! Two processes, over sockets of the kernel, which every machine has.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
@@ -55,7 +55,8 @@ fn echoes_come_back_over_every_socket_with_one_and_with_many_under_way() {
             let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a document");
             let figure = |name: &str| report[name].as_f64().expect(name);
             assert!(figure("requests") > 0.0 && figure("seconds") >= 0.05, "{report}");
-            // Many replies may have been on their way before it counted; one at a time is not.
+            // Many replies may have been in flight before counting began; with one request at a time there is
+            // none.
             let least = if window == "1" { f64::MIN_POSITIVE } else { 0.0 };
             assert!(figure("client_cpu_seconds") > 0.0 && figure("server_cpu_seconds") >= least, "{report}");
             let p50 = report["latency_ns"][0].as_u64();

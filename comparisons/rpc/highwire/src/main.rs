@@ -1,4 +1,4 @@
-//! Highwire's own RPCs, as `highwire bench rpc` has them, but each end in a process of its own. Both ends poll.
+//! Highwire's own RPCs, as in `highwire bench rpc`, but each end in a process of its own. Both ends poll.
 //!
 //! Up to 20 requests under way are a worker each; more of them are batches of 20 workers, and a batch goes in one datagram.
 
@@ -84,7 +84,7 @@ fn open(over: &str, node: Node, window: u32) -> Result<Rpc> {
     let device = Device::open(&DeviceConfig { link, engine: Engine::Inline, ..DeviceConfig::default() })?;
     let mut config = RpcConfig::new(node);
     config.idle = Idle::Spin;
-    // As many as all workers can have under way, whatever shares a datagram.
+    // As many as all workers can have under way, however requests share datagrams.
     let slots = window.clamp(32, 512);
     config.endpoint.slots = slots as u16;
     config.receives = (2 * slots).next_power_of_two();
@@ -92,7 +92,7 @@ fn open(over: &str, node: Node, window: u32) -> Result<Rpc> {
     Ok(Rpc::open(&device, config)?)
 }
 
-/// What the workers share.
+/// The state that the workers share.
 struct Books {
     book: Book,
     failure: Option<anyhow::Error>,

@@ -12,7 +12,7 @@ use iceoryx2::service::port_factory::request_response::PortFactory;
 
 /// Polls of a client between two looks at the clock.
 const POLLS_PER_LOOK: u32 = 1 << 16;
-/// Polls of a server between two looks at whether it is to end.
+/// Polls of a server between two checks whether it must end.
 const POLLS_PER_STOP: u32 = 1 << 12;
 
 type Bytes = [u8; SIZE];
@@ -28,7 +28,7 @@ fn open(node: &Node<ipc::Service>, name: &str, window: u32) -> Result<Service> {
 }
 
 fn node() -> Result<Node<ipc::Service>> {
-    // It is told when something fails; what it says besides would go where the place is expected.
+    // It prints errors only: other output would stand where the address is expected.
     set_log_level(LogLevel::Error);
     // Signals are left to the system.
     Ok(NodeBuilder::new().signal_handling_mode(SignalHandlingMode::Disabled).create::<ipc::Service>()?)
@@ -55,7 +55,7 @@ impl System for Iceoryx {
         Ok(())
     }
 
-    /// A server answers in the order of what it is asked.
+    /// A server answers in the order of the requests.
     fn call(_over: &str, place: &str, mut book: Book) -> Result<Report> {
         let node = node()?;
         let service = open(&node, place, book.window())?;

@@ -1,4 +1,5 @@
-//! ruapc with MessagePack, over TCP and over the verbs of whatever libibverbs it is given. Both ends sleep in the kernel between messages.
+//! ruapc with MessagePack, over TCP and over the verbs of any libibverbs. Both ends sleep in the kernel
+//! between messages.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use ruapc::{Client, Context, Endpoint, ListenMode, Router, Server, SocketPoolCon
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What goes, and what comes back.
+/// The request and the response.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 struct Bytes {
     #[serde(with = "serde_bytes")]
@@ -51,7 +52,7 @@ impl System for Ruapc {
             Arc::new(Answering(answers)).ruapc_export(&mut router);
             let server = Server::create(router, &config(over)?)?;
             answers.is_at(server.listen("127.0.0.1:0".parse()?).await?);
-            // Whoever started us ends us.
+            // The process that started this one ends it.
             std::future::pending().await
         })
     }

@@ -74,7 +74,7 @@ impl System for Tarpc {
                 }
                 "unix" => {
                     let transport = unix::connect(place, Bincode::default).await?;
-                    // The only client has come: nobody else needs the name.
+                    // The only client has come: no other process needs the name.
                     let _ = std::fs::remove_file(place);
                     EchoClient::new(config, transport).spawn()
                 }
@@ -94,7 +94,7 @@ impl System for Tarpc {
     }
 }
 
-/// Until the client goes; each request is a task, as tarpc's own examples have it.
+/// Until the client goes; each request is a task, as in tarpc's own examples.
 async fn answer<T>(transport: T, server: &'static Server)
 where
     T: Transport<tarpc::Response<EchoResponse>, ClientMessage<EchoRequest>> + 'static,

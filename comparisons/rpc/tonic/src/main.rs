@@ -20,7 +20,7 @@ use service::echo_server::{Echo, EchoServer};
 /// Requests that neither end refuses.
 const UNDER_WAY_MAX: u32 = 1024;
 
-/// What goes, and what comes back.
+/// The request and the response.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Bytes {
     #[prost(bytes = "vec", tag = "1")]

@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use comparisons_echo::{Book, PATIENCE, Report, Server, System};
 use zmq::{Context as Zmq, Message, Socket};
 
-/// What the address of a Unix socket begins with.
+/// The beginning of a Unix socket's address.
 const IPC: &str = "ipc://";
-/// Between two looks at whether the server is to end.
+/// The interval between two checks whether the server must end.
 const LOOK_MS: i32 = 50;
 
 struct Zeromq;
@@ -45,7 +45,7 @@ impl System for Zeromq {
         Ok(())
     }
 
-    /// A router answers in the order of what one dealer asks.
+    /// A router answers in the order of one dealer's requests.
     fn call(_over: &str, place: &str, book: Book) -> Result<Report> {
         let context = Zmq::new();
         let socket = context.socket(zmq::DEALER)?;
@@ -54,7 +54,7 @@ impl System for Zeromq {
         socket.connect(place)?;
         let report = ask(&socket, book);
         if let Some(path) = place.strip_prefix(IPC) {
-            // The server does so itself, unless it is ended before.
+            // The server removes it itself, unless it is killed before.
             let _ = std::fs::remove_file(path);
         }
         report
