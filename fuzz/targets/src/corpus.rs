@@ -1,4 +1,4 @@
-//! What fuzzing begins with: the golden captures, cut the way a target wants them.
+//! The first inputs for fuzzing: the golden captures, cut into the form of a target.
 
 use std::path::Path;
 

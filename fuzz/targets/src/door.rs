@@ -1,8 +1,8 @@
-//! A program behind the door that says anything and writes anything into what it has mapped.
+//! A program behind the door that sends any bytes and writes any bytes into its mapped memory.
 //!
-//! The engine, its door and two well-behaved programs live as long as the process. Each input is a program of its own: it comes, does what the
-//! input decides, and goes. Then the others still converse, no thread of the engine has panicked, and nothing of the
-//! program is left.
+//! The engine, its door and two well-behaved programs live as long as the process. Each input is a program of
+//! its own: it connects, does what the input decides, and goes. Then the others still converse, no thread of
+//! the engine has panicked, and no trace of the program is left.
 
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, UdpSocket};
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ARENA_BYTES: u64 = 1 << 14;
 /// The bytes of a board's magic number and size; programs that connect later have to be able to read them.
 const BOARD_HEADER_BYTES: u64 = 16;
-/// Ringing again helps where a vandal has wiped a bell away.
+/// Ringing again helps if a hostile program has wiped a bell away.
 const RING_AGAIN: Duration = Duration::from_millis(2);
 
 /// How often a thread of the engine's has panicked.
@@ -52,7 +52,7 @@ struct Program {
     waker: UdpSocket,
 }
 
-/// A queue pair with all that it needs.
+/// A queue pair with all objects that it needs.
 struct Pair {
     handle: u64,
     qpn: u64,
@@ -68,7 +68,7 @@ struct Pair {
 pub(crate) fn door(input: &[u8]) {
     static STAGE: OnceLock<Mutex<Stage>> = OnceLock::new();
     let stage = STAGE.get_or_init(|| Mutex::new(Stage::open()));
-    // A finding leaves the stage as it is, so that the next input may show more.
+    // A finding leaves the stage as it is, so that the next input may reveal more.
     let mut stage = stage.lock().unwrap_or_else(PoisonError::into_inner);
     vandalise(&stage.door, &mut Decisions::new(input));
     stage.converse();
@@ -189,7 +189,7 @@ impl Program {
         let _ = self.waker.send(&[]);
     }
 
-    /// A queue pair and what it needs; `None` if anything of it is refused.
+    /// A queue pair and its objects; `None` if the engine refuses any of them.
     fn pair(&mut self, service: u64) -> Option<Pair> {
         let pd = self.ask(3, &[])?[0];
         let arena = self.ask(5, &[ARENA_BYTES])?;
@@ -236,7 +236,7 @@ impl Pair {
         Sge { addr: self.iova + at, length, lkey: LocalKey(self.key) }
     }
 
-    /// A request as it should be, which what was written into the ring meanwhile may spoil.
+    /// A correct request, which bytes written into the ring meanwhile may spoil.
     fn post(&self, choice: u8) {
         let remote = Remote { va: self.iova + 256, rkey: RemoteKey(self.key) };
         let operation = match choice % 4 {
@@ -256,7 +256,7 @@ impl Pair {
     }
 }
 
-/// Comes, does what the input decides, and goes.
+/// Connects, does what the input decides, and goes.
 fn vandalise(door: &Door, decisions: &mut Decisions<'_>) {
     let mut program = Program::connect(door);
     let mut pairs: Vec<Pair> = Vec::new();
@@ -322,7 +322,7 @@ fn word(decisions: &mut Decisions<'_>) -> Option<u64> {
     })
 }
 
-/// Asks. A well-formed question is always answered; `None` is a refusal.
+/// Sends a request. A well-formed one is always answered; `None` is a refusal.
 fn ask(socket: &mut UnixStream, kind: u16, words: &[u64]) -> Option<Vec<u64>> {
     let mut frame = ((words.len() * 8) as u64 | u64::from(kind) << 32).to_le_bytes().to_vec();
     words.iter().for_each(|word| frame.extend_from_slice(&word.to_le_bytes()));

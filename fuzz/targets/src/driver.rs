@@ -82,8 +82,8 @@ pub struct Finding {
     pub input: Vec<u8>,
 }
 
-/// Tries inputs for as long as `go_on` says, given how many were tried. The panic message of a finding goes to the
-/// standard error as usual.
+/// Tries inputs while `go_on`, which gets the number of inputs tried, allows it. The panic message of a
+/// finding goes to the standard error as usual.
 ///
 /// # Errors
 /// The first input on which the target panicked.

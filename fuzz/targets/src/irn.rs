@@ -9,7 +9,7 @@ use highwire_wire::Psn;
 
 use crate::ops::Decisions;
 
-/// A PSN whose distance from `origin` is drawn: mostly near it, sometimes anywhere.
+/// A PSN at a drawn distance from `origin`: mostly near, sometimes anywhere.
 fn psn_near(decisions: &mut Decisions<'_>, origin: Psn) -> Option<Psn> {
     match decisions.byte()? {
         near @ 0..=191 => Some(origin.add(u32::from(near)).sub(64)),

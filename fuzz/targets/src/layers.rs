@@ -1,9 +1,10 @@
-//! A frame's layers, and the rules and hashes that look at them.
+//! A frame's layers, and the rules and hashes that use them.
 
 use highwire_verbs::{FlowRule, FlowSpec, SPREAD_KEY_LEN, Spread, SpreadFields};
 use highwire_wire::{LAYER_KEY_LEN, Layer, LayerKind, Layers};
 
-/// Any bytes as an Ethernet frame; the first byte is not part of it, and chooses where it is cut and which bit is flipped.
+/// Any bytes as an Ethernet frame; the first byte is not part of it, and chooses where it is cut and which
+/// bit is flipped.
 pub(crate) fn layers(input: &[u8]) {
     let Some((&choice, bytes)) = input.split_first() else { return };
     let Ok(layers) = Layers::parse(bytes) else {

@@ -1,4 +1,4 @@
-//! What each fuzz target does with its bytes.
+//! The fuzz targets.
 //!
 //! A target is a function that must return for any input; it panics when a promise of the code under test is broken. libFuzzer
 //! calls these functions, and so do the plain [`driver`] and `cargo test`, so that every machine tries them and a finding
@@ -26,7 +26,7 @@ pub struct Target {
     pub name: &'static str,
     /// Tries one input.
     pub run: fn(&[u8]),
-    /// What to begin with.
+    /// The first inputs.
     pub seeds: Seeds,
 }
 
@@ -57,7 +57,7 @@ pub fn target(name: &str) -> Option<&'static Target> {
 /// Tries `input` on the target called `name`.
 ///
 /// # Panics
-/// If there is no such target, or if it finds something.
+/// If there is no such target, or if it finds a broken promise.
 pub fn call(name: &str, input: &[u8]) {
     (target(name).expect("the binary is named after its target").run)(input);
 }

@@ -1,4 +1,4 @@
-//! Parsers: they never panic, and what they accept survives a round trip.
+//! Parsers: they never panic, and accepted bytes survive a round trip.
 
 use std::net::Ipv4Addr;
 
@@ -66,7 +66,7 @@ pub(crate) fn icrc(input: &[u8]) {
         assert_eq!(icrc_of_ip_packet(body).map(|crc| crc == u32::from_le_bytes(*tail)), Ok(right));
     }
     let Some((id, packet)) = input.split_first_chunk::<2>() else { return };
-    // A packet is padded to whole words (IBTA §9.2.3); only of such is the identification solved for.
+    // A packet is padded to whole words (IBTA §9.2.3); the identification is solved for only of such packets.
     if Headers::parse(packet).is_err() || packet.len() < Bth::LEN + ICRC_LEN || packet.len() % 4 != 0 {
         return;
     }
@@ -103,7 +103,7 @@ pub(crate) fn pcap(input: &[u8]) {
     }
 }
 
-/// A packet of queue pair 1: the MAD begins behind the headers, or at once where these bytes are no packet.
+/// A packet of queue pair 1: the MAD begins behind the headers, or at once if these bytes are no packet.
 pub(crate) fn cm_mad(input: &[u8]) {
     let headers = Headers::parse(input).map_or(0, |(_, len)| len);
     for bytes in [input, &input[headers..]] {

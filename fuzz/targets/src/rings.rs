@@ -1,4 +1,4 @@
-//! Shared memory that the other side has filled with anything: attaching says no, or reading stays within bounds.
+//! Shared memory with any bytes of the other side: attaching fails, or reading stays within bounds.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const WORD_BYTES: usize = 8;
 const SEGMENT_BYTES_MAX: usize = 16 * 1024;
 const READS: usize = 64;
 
-/// Memory as found, attached to by every kind of end.
+/// Memory of any content, to which every kind of end attaches.
 pub(crate) fn rings(input: &[u8]) {
     let bytes = &input[..input.len().min(SEGMENT_BYTES_MAX) / WORD_BYTES * WORD_BYTES];
     if bytes.is_empty() {

@@ -1,8 +1,8 @@
 //! A whole RNIC under a network that replays, drops, reorders and forges packets.
 //!
-//! Four pairs of queue pairs of one RNIC are connected to each other: RC with go-back-N, RC with IRN, UC and UD. What
-//! they send is kept and delivered when, and as often as, the input says; forged packets come in between. In all cases memory
-//! outside the region stays untouched, and a request completes at most once.
+//! Four pairs of queue pairs of one RNIC are connected to each other: RC with go-back-N, RC with IRN, UC and
+//! UD. Their packets are kept and delivered when, and as often as, the input says; forged packets come in
+//! between. In all cases memory outside the region stays untouched, and a request completes at most once.
 
 mod bench;
 mod captured;
@@ -78,7 +78,7 @@ impl Run {
         }
     }
 
-    /// Delivers a kept packet, and forgets it or not: a network may do both.
+    /// Delivers a kept packet, and forgets it or not: a network may do either.
     fn deliver(&mut self, decisions: &mut Decisions<'_>, forget: bool) -> Option<()> {
         let at = usize::from(decisions.byte()?);
         if self.kept.is_empty() {
@@ -157,7 +157,7 @@ impl Run {
                 self.bench.fail(index);
                 self.drain();
                 self.bench.reconnect(index);
-                // A reset forgets what was posted.
+                // A reset forgets the posted requests.
                 let qpn = self.bench.qpns[index].value();
                 self.pending.retain(|(owner, ..), ()| *owner != qpn);
             }
@@ -171,7 +171,7 @@ impl Run {
         self.next_id
     }
 
-    /// The law: after anything is handled, everything is polled until there is nothing more.
+    /// The law: after anything is handled, every output is polled until it is empty.
     fn drain(&mut self) {
         let Bench { rnic, now, .. } = &mut self.bench;
         for burst in 0.. {

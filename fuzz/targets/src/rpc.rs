@@ -23,7 +23,7 @@ pub(crate) fn rpc(input: &[u8]) {
         rest = behind;
         let immediate = u32::from(*kind) << 24 | u32::from(*slot) << 16;
         parse(immediate, bytes);
-        // Mostly from the peer, with the right names, or hardly anything would get through.
+        // Mostly from the peer, with the right names, or hardly any datagram would be accepted.
         let mut whole = vec![0, 9, 1, 0];
         whole.extend_from_slice(&(PEERS as u32).to_be_bytes());
         whole.extend_from_slice(&(OWN as u32).to_be_bytes());
@@ -92,7 +92,7 @@ fn drain(endpoint: &mut Endpoint, now: Instant) {
     });
 }
 
-/// What parses is written as the same bytes.
+/// Parsed bytes are emitted as the same bytes.
 fn parse(immediate: u32, bytes: &[u8]) {
     if let Ok(parsed) = Immediate::from_bits(immediate) {
         assert_eq!(parsed.to_bits(), immediate);

@@ -39,7 +39,7 @@ impl Run {
         let service = match bth.opcode.info().service {
             Some(WireService::Uc) => Service::Uc,
             Some(WireService::Ud) => Service::Ud,
-            // No capture has extended connections; such a packet meets a pair that must turn it away.
+            // No capture has extended connections; such a packet meets a pair that must refuse it.
             Some(WireService::Rc | WireService::Xrc) | None => Service::Rc,
         };
         // Both ends of a conversation meet both ends of a pair that speaks its format.

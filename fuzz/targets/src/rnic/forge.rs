@@ -1,4 +1,4 @@
-//! Forged packets, near enough to the truth to get past the first checks.
+//! Forged packets, near enough to real ones to get past the first checks.
 
 use highwire_verbs::Gid;
 use highwire_wire::{Bth, DEFAULT_PKEY, Ext, Headers, MAX_HEADERS_LEN, Opcode, Psn, Reth};
@@ -39,12 +39,12 @@ pub(super) fn packet(decisions: &mut Decisions<'_>, bench: &Bench) -> Option<For
     let payload_bytes = decisions.short()? % PAYLOAD_BYTES_MAX;
     let payload = vec![0x5A; usize::from(payload_bytes)];
     headers.bth.pad_count = highwire_wire::pad_count(payload.len());
-    // Mostly in the peer's name; strangers get no further than the first check.
+    // Mostly in the peer's name; a stranger's packets get no further than the first check.
     let source = if choices & 0x84 == 0x84 { Gid::default() } else { bench.gid };
     Some(Forged { source, headers, payload })
 }
 
-/// Extension headers from drawn bytes, or from zeros with a valid version where those do not parse.
+/// Extension headers from drawn bytes, or from zeros with a valid version if those do not parse.
 fn extension(decisions: &mut Decisions<'_>, opcode: Opcode, is_wild: bool) -> Option<Ext> {
     let layout = opcode.info().layout;
     let mut bytes = [0; MAX_HEADERS_LEN];
