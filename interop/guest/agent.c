@@ -169,7 +169,10 @@ static struct request parse(char *line, char *uncut, size_t size)
 static noreturn void serve(int connection)
 {
     static char line[1 << 17], uncut[1 << 17];
-    /* The applications that `run` starts are waited for; only the server leaves its children to the kernel. */
+    /*
+     * The agent waits for the applications that `run` starts; only the server leaves its children to the
+     * kernel.
+     */
     signal(SIGCHLD, SIG_DFL);
     FILE *requests = fdopen(connection, "r");
     answers = fdopen(dup(connection), "w");
@@ -194,7 +197,7 @@ int main(int argc, char **argv)
         perror("interop-agent");
         return 1;
     }
-    /* The guest's init may go on as soon as we listen. */
+    /* The guest's init may go on as soon as the agent listens. */
     if (fork())
         return 0;
     signal(SIGCHLD, SIG_IGN);

@@ -60,7 +60,7 @@ struct region {
     uint8_t *bytes;
 };
 
-/* Everything one connection has made. */
+/* All objects of one connection. */
 struct objects {
     struct ibv_context *context;
     struct ibv_pd *pd[KIND_MAX];

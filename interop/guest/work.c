@@ -142,7 +142,7 @@ static unsigned send_flags(const char *letters)
     return flags;
 }
 
-/* What an operation needs beyond its local memory. */
+/* The parameters of an operation beyond its local memory. */
 static void add_operands(const struct request *request, enum ibv_qp_type type, struct ibv_send_wr *wr)
 {
     switch (wr->opcode) {
@@ -243,13 +243,13 @@ void poll_cq(const struct request *request)
         found += more;
         if (found >= wanted || now_us() >= deadline)
             break;
-        /* The guest has one processor, and the kernel's side of rxe needs it more than we do. */
+        /* The guest has one processor, and the kernel's side of rxe needs it more than the agent does. */
         if (!more)
             nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
     answer("ok n=%d", found);
     for (const struct ibv_wc *wc = completions; wc < completions + found; wc++) {
-        /* rxe hands the kernel's number of this flag through, which libibverbs gives to something else. */
+        /* rxe passes on the kernel's number of this flag, which libibverbs gives to another one. */
         unsigned invalidated = IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK;
         uint32_t immediate = wc->wc_flags & invalidated ? wc->invalidated_rkey : ntohl(wc->imm_data);
         answer(" wc=%llu,%d,%d,%u,%u,%u,0x%x,%u", (unsigned long long)wc->wr_id, wc->status, wc->opcode,

@@ -1,5 +1,7 @@
-/* A token goes round all ranks until the time given in milliseconds is over, and every rank checks that it has come in order. Prints what
- * a hop took. */
+/*
+ * A token goes round all ranks until the time given in milliseconds is over, and every rank checks that it
+ * has come in order. Prints the time of a hop.
+ */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 //! A capture, one line per RoCEv2 packet: `FRAME SOURCE OPCODE ok|bad TEXT`.
 //!
-//! Frames that are something else are passed over: the same wire carries the agent's TCP.
+//! Other frames are skipped: the same wire carries the agent's TCP.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use highwire_wire::pcap::Reader;
 use highwire_wire::{Line, ParseErrorKind};
 
-/// Prints the packets of the capture in `file`. Frame numbers count from 1, as other programs have them.
+/// Prints the packets of the capture in `file`. Frame numbers count from 1, as in other programs.
 ///
 /// # Errors
 /// The file is no capture.

@@ -3,10 +3,11 @@
 //! `interop-peer serve` speaks the lines of the guest's verbs agent (`interop/guest/agent.h`) on its standard input and
 //! output, with Highwire's Rust API behind them. `interop-peer capture FILE` decodes a capture and checks every ICRC.
 //!
-//! `interop-peer broker --address ADDRESS --registry DIRECTORY` owns the address for programs over the drop-in libraries,
-//! as `highwire broker` does for everybody else.
+//! `interop-peer broker --address ADDRESS --registry DIRECTORY` owns the address for programs over the
+//! drop-in libraries, as `highwire broker` does otherwise.
 //!
-//! `interop-peer door` serves `HIGHWIRE_ADDR` to programs that map its queues, as `highwire serve` does, and says where.
+//! `interop-peer door` serves `HIGHWIRE_ADDR` to programs that map its queues, as `highwire serve` does, and
+//! prints its door.
 //!
 //! A program of its own, so that `cargo xtask` builds whatever state the crates below are in, and so that a crash here is
 //! a failed scenario there.
@@ -48,7 +49,8 @@ fn own(address: &str, registry: &str, succeeds: bool) -> Result<()> {
     Ok(highwire_host::broker::serve(Some(Path::new(registry)), address.parse()?, succeeds)?)
 }
 
-/// A line with the door's path, and then a device for the programs that come through it, until this process is told to end.
+/// Prints a line with the door's path, and then serves a device to the programs that connect, until a signal
+/// ends this process.
 fn open_door() -> Result<()> {
     let mut said = Ok(());
     door::serve(&DeviceConfig::default(), |_, door| {

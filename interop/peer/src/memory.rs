@@ -12,7 +12,7 @@ struct Stretch<'o> {
     length: usize,
 }
 
-/// What `mr=`, `offset=` and `length=` name.
+/// The memory that `mr=`, `offset=` and `length=` name.
 fn stretch<'o>(objects: &'o Objects, request: &Request<'_>) -> Answer<Stretch<'o>> {
     let buffer = request.object("mr", &objects.buffers)?;
     let size = usize::try_from(buffer.len())?;

@@ -11,8 +11,8 @@ use highwire_wire::{Psn, Qpn};
 
 use super::request::{Answer, EINVAL, ENODEV, Refusal, Request};
 
-/// Everything this process has made, by number; `None` where it was destroyed. Queue pairs come before what they use, so
-/// that they also go before it.
+/// The objects of this process, by number; `None` if destroyed. Queue pairs come before the objects that they
+/// use, so that they are also dropped before them.
 #[derive(Default)]
 pub(crate) struct Objects {
     pub(crate) qps: Vec<Option<QueuePair>>,
@@ -167,7 +167,7 @@ impl Objects {
             attr.retry_count = Some(request.number_or("retry", 7)?);
             attr.rnr_retry = Some(request.number_or("rnr", 7)?);
             attr.max_rd_atomic = Some(request.number_or("rd_atomic", 4)?);
-            // What programs get unless they ask for less: IRN if the peer speaks it, which the kernel does not.
+            // The programs' default: IRN if the peer speaks it, which the kernel does not.
             attr.recovery = Some(Recovery::Irn);
         }
         qp.modify(&attr)?;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a request is refused: an errno, as the verbs number mistakes, and words.
+/// Why a request is refused: an errno, as the verbs number errors, and words.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     errno: i32,
@@ -28,7 +28,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The library's errors say what was wrong with the arguments.
+/// The library's errors tell what was wrong with the arguments.
 impl<E: std::error::Error> From<E> for Refusal {
     fn from(error: E) -> Refusal {
         Refusal::new(EINVAL, error)

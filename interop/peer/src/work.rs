@@ -11,7 +11,7 @@ use highwire_wire::Qpn;
 use super::objects::{Objects, access};
 use super::request::{Answer, EINVAL, Refusal, Request};
 
-/// One element of `sge=`: which buffer, and where in it.
+/// One element of `sge=`: a buffer, and a place in it.
 struct Piece {
     buffer: usize,
     offset: usize,
@@ -109,7 +109,7 @@ pub(crate) fn send(objects: &Objects, request: &Request<'_>) -> Answer {
     Ok(String::new())
 }
 
-/// The bytes that inline data consists of.
+/// The bytes of inline data.
 fn gather(objects: &Objects, pieces: &[Piece]) -> Vec<u8> {
     let bytes = |piece: &Piece| {
         objects.buffers[piece.buffer].as_ref().map(|b| b.to_vec(piece.offset, piece.length as usize))
@@ -140,7 +140,7 @@ pub(crate) fn poll(objects: &Objects, request: &Request<'_>) -> Answer {
     loop {
         found += cq.poll(&mut completions[found..]);
         let left = deadline.saturating_duration_since(Instant::now());
-        // Asleep rather than polling: the guest's processor is emulated by this machine's.
+        // Sleeping rather than polling: this machine emulates the guest's processor.
         if found == wanted || left.is_zero() || !cq.wait(WaitFor::Any, left) {
             break;
         }

@@ -28,9 +28,9 @@
 
 struct slot {
 	u64 posts;
-	/* Who waits here: it may run already, with its post yet to be taken. */
+	/* The thread that waits here: it may run already, with its post yet to be taken. */
 	struct task_struct *waiter;
-	/* It has been woken since it went to sleep. */
+	/* The thread has been woken since it went to sleep. */
 	bool is_called;
 };
 
@@ -47,7 +47,7 @@ struct group {
 /* Leaves the core, to `next` if the scheduler allows it. The caller has set its state. */
 static void leave_core_to(struct task_struct *next)
 {
-	/* What is positive has called schedule() already. */
+	/* A positive result has called schedule() already. */
 	if (!next || yield_to(next, true) <= 0)
 		schedule();
 }
@@ -104,7 +104,10 @@ static long do_wait(struct group *group, struct slot *slot)
 	return result;
 }
 
-/* Counts a post and wakes who sleeps there. The lock is held. Returns it with a reference, or NULL. */
+/*
+ * Counts a post and wakes the thread that sleeps there. The lock is held. Returns it with a reference, or
+ * NULL.
+ */
 static struct task_struct *post(struct group *group, struct slot *slot)
 {
 	struct task_struct *waiter = slot->waiter;
@@ -138,7 +141,7 @@ static long do_switch(struct group *group, struct slot *slot, u32 patience_us)
 	struct task_struct *waiter;
 	long result = HWW_RETURNED;
 
-	/* Started under the lock, so that nothing lies between the wake-up and the switch but the switch. */
+	/* Started under the lock, so that only the switch lies between the wake-up and the switch. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
 	hrtimer_setup_sleeper_on_stack(&timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
 #else
@@ -147,7 +150,10 @@ static long do_switch(struct group *group, struct slot *slot, u32 patience_us)
 	hrtimer_set_expires(&timer.timer, ns_to_ktime((u64)patience_us * NSEC_PER_USEC));
 
 	spin_lock(&group->lock);
-	/* Before the wake-up: a thread that is woken must find who is to be called back. A second dispatcher keeps its core. */
+	/*
+	 * Before the wake-up: a woken thread must find which dispatcher to call back. A second dispatcher keeps
+	 * its core.
+	 */
 	if (!slot->waiter || slot->is_called || group->parked) {
 		waiter = post(group, slot);
 		spin_unlock(&group->lock);

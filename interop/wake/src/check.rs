@@ -1,4 +1,5 @@
-//! What the device promises: it wakes the thread that it is told to and loses none, refuses what makes no sense, and stays while it is used.
+//! The device's promises: it wakes the right thread and loses no wake-up, refuses invalid requests, and stays
+//! while it is used.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -13,13 +14,13 @@ use crate::{stress, sys};
 
 /// How long a thread may take to go to sleep or to wake, on emulated cores that others use too.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// An address that nothing is mapped at.
+/// An unmapped address.
 const NOWHERE: u64 = 8;
 
-/// Something that is promised: an error if it does not hold.
+/// A promise: an error if it does not hold.
 pub(crate) type Check<O> = fn(&O) -> Result<()>;
 
-/// How much, and where.
+/// The numbers of events and threads, and the cores.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) events: u64,
@@ -39,12 +40,12 @@ const CHECKS: &[(&str, Check<Options>)] = &[
     ("the module is not unloaded while a thread waits, and is afterwards", unloading_waits),
 ];
 
-/// Runs them all; a line for each. False when one has failed.
+/// Runs all of them, and prints a line for each. False if one has failed.
 pub(crate) fn run(options: &Options) -> bool {
     run_each(CHECKS, options)
 }
 
-/// Runs these; a line for each. False when one has failed.
+/// Runs these, and prints a line for each. False if one has failed.
 pub(crate) fn run_each<O>(checks: &[(&str, Check<O>)], options: &O) -> bool {
     let mut is_well = true;
     for (name, check) in checks {
@@ -59,7 +60,7 @@ pub(crate) fn run_each<O>(checks: &[(&str, Check<O>)], options: &O) -> bool {
     is_well
 }
 
-/// Waits at a slot for ever, and says so first: for [`the_killed_leave_nothing`].
+/// Waits at a slot for ever, after reporting it: for [`the_killed_leave_nothing`].
 pub(crate) fn hold() -> Result<()> {
     let group = Group::with_slots(1)?;
     println!("holding");
@@ -111,7 +112,7 @@ fn nonsense_is_refused(_: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Returns when so many waits of the group have slept.
+/// Returns when this many waits of the group have slept.
 fn until_asleep(group: &Group, sleeps: u64) -> Result<()> {
     let begin = Instant::now();
     while group.counts()?.sleeps < sleeps {
@@ -130,7 +131,7 @@ fn one_thread_waits_at_a_slot(_: &Options) -> Result<()> {
     thread::scope(|threads| {
         let waiting = threads.spawn(|| group.wait(1));
         let outcome = until_asleep(&group, 1).and_then(|()| refused(&group, device::WAIT, 1, libc::EBUSY));
-        // Whatever was found: the thread has to come back.
+        // With any finding: the thread has to come back.
         let woke = group.post(1)?;
         outcome?;
         ensure!(woke, "the post has found nobody asleep");
@@ -173,7 +174,7 @@ fn signals_and_closing_end_waits(_: &Options) -> Result<()> {
     })
 }
 
-/// The thread that is woken does not come back to wait, and the dispatcher goes on all the same.
+/// The woken thread does not come back to wait, and the dispatcher goes on nevertheless.
 fn patience_ends(_: &Options) -> Result<()> {
     let group = Group::with_slots(1)?;
     thread::scope(|threads| {
@@ -192,8 +193,8 @@ fn patience_ends(_: &Options) -> Result<()> {
 fn no_event_is_lost(options: &Options) -> Result<()> {
     let counts = stress::run(options.events, options.threads, options.cores)?;
     ensure!(counts.posts == options.events && counts.taken == options.events, "{counts:?}");
-    // Half of the events are the dispatcher's, and some of its threads are awake already when it switches; a module that hardly ever
-    // switches is another matter.
+    // Half of the events are the dispatcher's, and some of its threads are awake already when it switches;
+    // but a module that hardly ever switches is wrong.
     ensure!(counts.switches > options.events / 20, "the dispatcher hardly ever switched: {counts:?}");
     println!("check: {} events, {counts:?}", options.events);
     Ok(())

@@ -9,7 +9,7 @@ use std::path::Path;
 /// Where the module makes it.
 pub(crate) const PATH: &str = "/dev/highwire-wake";
 
-/// A request of ours without a size: `_IO('H', number)`.
+/// A request without a size: `_IO('H', number)`.
 const fn plain(number: u32) -> u32 {
     ((b'H' as u32) << 8) | number
 }
@@ -32,14 +32,14 @@ pub(crate) struct Group {
     device: File,
 }
 
-/// What became of a dispatcher's switch.
+/// The result of a dispatcher's switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Switched {
     /// No thread slept there.
     Nobody,
     /// The core came back when a thread waited again.
     Returned,
-    /// It came back when the patience was over.
+    /// The core came back when the patience was over.
     Late,
 }
 
@@ -72,7 +72,7 @@ impl Group {
         self.call(WAIT, slot.into())
     }
 
-    /// Posts, and gives the core to who sleeps there.
+    /// Posts, and gives the core to the thread that sleeps there.
     pub(crate) fn switch(&self, slot: u32, patience_us: u32) -> io::Result<Switched> {
         Ok(match self.call(SWITCH, u64::from(slot) | u64::from(patience_us) << 32)? {
             0 => Switched::Nobody,
@@ -97,10 +97,11 @@ impl Group {
         Ok(counts)
     }
 
-    /// Any request with any argument, for those who try what the device refuses.
+    /// Any request with any argument, for tests of what the device refuses.
     pub(crate) fn call(&self, request: u32, argument: u64) -> io::Result<u32> {
-        // SAFETY: the module writes to user memory for `COUNTS` alone, and only where that is mapped and writable: `counts` passes a structure
-        // of its size, and what tries wrong addresses passes one that nothing is mapped at.
+        // SAFETY: the module writes to user memory for `COUNTS` alone, and only if that is mapped and
+        // writable: `counts` passes a structure of its size, and tests of wrong addresses pass an unmapped
+        // one.
         let result = unsafe { libc::ioctl(self.device.as_raw_fd(), request.into(), argument) };
         u32::try_from(result).map_err(|_| io::Error::last_os_error())
     }

@@ -1,4 +1,4 @@
-//! The kernel module as something that is loaded for a while.
+//! The kernel module, loaded for a while.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ const PARAMETERS: &str = "/sys/module/highwire_wake/parameters";
 /// The kernel lets go of a file a moment after its process has ended.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// It is unloaded with this.
+/// Unloads the module when dropped.
 #[derive(Debug)]
 pub(crate) struct Module {
     is_loaded: bool,
@@ -28,10 +28,10 @@ pub(crate) struct Polled {
 }
 
 impl Module {
-    /// Loads it; readers of completion channels poll for so long.
+    /// Loads it; readers of completion channels poll for the given time.
     ///
     /// # Errors
-    /// The kernel refuses it: with what `insmod` says.
+    /// The kernel refuses it: with the output of `insmod`.
     pub(crate) fn load(file: &PathBuf, channel_poll_us: u32) -> Result<Module> {
         let poll = format!("channel_poll_us={channel_poll_us}");
         let output = Command::new("insmod").arg(file).arg(poll).output().context("cannot run insmod")?;

@@ -1,5 +1,5 @@
-//! Unmodified programs over the kernel's own software RNIC: how soon a message is there for a program that sleeps on a completion channel, of
-//! itself, under our scheduler, and with our module.
+//! Unmodified programs over the kernel's own software RNIC: how soon a program that sleeps on a completion
+//! channel gets a message, by itself, under the scheduler of `scheduler/`, and with the module.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -25,7 +25,7 @@ const MORE_RUNS: u32 = 2;
 const POLL_US_MAX: u32 = 1000;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// What to measure.
+/// The measurement's parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) messages: u32,
@@ -34,11 +34,11 @@ pub(crate) struct Options {
     /// The program that loads the sched_ext scheduler.
     pub(crate) scheduler: Option<PathBuf>,
     pub(crate) module: Option<PathBuf>,
-    /// So long a reader of a completion channel polls with the module.
+    /// How long a reader of a completion channel polls with the module.
     pub(crate) poll_us: u32,
 }
 
-/// What of ours the kernel has.
+/// The scheduler and module that the kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum With {
@@ -47,7 +47,7 @@ enum With {
     Module,
 }
 
-/// The same, while it is there.
+/// The loaded scheduler and module; dropping unloads them.
 #[derive(Debug, Default)]
 struct Loaded {
     scheduler: Option<Scheduler>,
@@ -153,7 +153,7 @@ fn polled(loaded: &Loaded) -> Result<Polled> {
     loaded.module.as_ref().map_or_else(|| Ok(Polled::default()), Module::polled)
 }
 
-/// What the module promises of completion channels; a line for each. False when one has failed.
+/// The module's promises about completion channels; prints a line for each. False if one has failed.
 pub(crate) fn check(options: &Options) -> bool {
     let checks: [(&str, Check<Options>); 3] = [
         ("a poll of completion channels that is too long is refused", long_polls_are_refused),
@@ -218,9 +218,10 @@ impl Drop for End {
 fn start(scene: Scene, options: &Options, core: Core, is_client: bool) -> Result<End> {
     let mut command = Command::new("timeout");
     command.args([RUN_LIMIT_S, "taskset"]);
-    // busybox's wants a mask.
+    // busybox's taskset needs a mask.
     command.arg(format!("{:x}", 1u32 << core)).arg(PROGRAM);
-    // -t: with -e the program may go on before it has taken the completion of its last send, and rxe's queues hold exactly what was asked for.
+    // -t: with -e the program may go on before it has taken the completion of its last send, and rxe's queues
+    // hold exactly the requested number.
     command.args(["-F", "-d", "rxe0", "-x", "1", "-s", "8", "-t", "16", "-n", &options.messages.to_string()]);
     if scene.sleeps {
         command.arg("-e");

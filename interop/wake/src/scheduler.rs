@@ -12,7 +12,7 @@ const STATE: &str = "/sys/kernel/sched_ext/state";
 /// Loading takes the kernel's verifier a moment, and emulated cores are slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// It ends with this.
+/// Its process ends with this value.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     process: Child,
@@ -38,12 +38,12 @@ impl Scheduler {
         Ok(scheduler)
     }
 
-    /// Whether any such scheduler schedules now.
+    /// Whether any such scheduler is active now.
     pub(crate) fn is_active() -> bool {
         fs::read_to_string(STATE).is_ok_and(|state| state.trim() == "enabled")
     }
 
-    /// Whether this kernel can have one.
+    /// Whether this kernel supports it.
     pub(crate) fn is_possible() -> bool {
         Path::new(STATE).exists()
     }

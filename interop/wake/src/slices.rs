@@ -1,8 +1,10 @@
-//! Extensions of a thread's time slice (rseq): a thread that holds what others wait for asks not to lose its core just then.
+//! Extensions of a thread's time slice (rseq): a thread that holds a lock that others wait for asks not to
+//! lose its core just then.
 //!
-//! What a leader holds is the lane's token, for microseconds at a time; one that loses its core meanwhile makes all others wait until it has
-//! it back (`docs/wake.md`). Here a thread takes and leaves such a token over and over while another computes on the same core, and counts how often
-//! the token was away for as long as only a lost core explains.
+//! A leader holds the lane's token, for microseconds at a time; a leader that loses its core meanwhile makes
+//! all others wait until it has it back (`docs/wake.md`). Here a thread takes and leaves such a token over
+//! and over while another computes on the same core, and counts how often the token was away for so long that
+//! only a lost core explains it.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -14,11 +16,11 @@ use anyhow::{Context, Result};
 use highwire_wake::{Core, pin, yield_core};
 use serde::Serialize;
 
-/// So long the token is held: a turn of a lane.
+/// How long the token is held: a turn of a lane.
 const HOLD: Duration = Duration::from_micros(5);
-/// And so long the thread does something else.
+/// How long the thread does something else.
 const BETWEEN: Duration = Duration::from_micros(15);
-/// A token that was away for so long was held by a thread without a core; an extension is shorter.
+/// A token that was away for this long was held by a thread without a core; an extension is shorter.
 const AWAY: Duration = Duration::from_micros(500);
 
 const PR_RSEQ_SLICE_EXTENSION: libc::c_int = 79;
@@ -28,11 +30,11 @@ const SYS_RSEQ: libc::c_long = 334;
 const SYS_RSEQ_SLICE_YIELD: libc::c_long = 471;
 const RSEQ_FLAG_UNREGISTER: libc::c_int = 1;
 const RSEQ_SIGNATURE: u32 = 0x5305_3053;
-/// What glibc registers for every thread.
+/// The area that glibc registers for every thread.
 const GLIBC_BYTES: u32 = 32;
 const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
 
-/// What thread and kernel share; the kernel knows how much of it is used.
+/// The area that thread and kernel share; the kernel knows how much of it is used.
 #[repr(C, align(256))]
 struct Area {
     words: [AtomicU32; 64],
@@ -47,7 +49,7 @@ const CONTROL: usize = 7;
 struct Row {
     extension: bool,
     holds: u64,
-    /// That took so long that the core was lost meanwhile.
+    /// Holds that took so long that the core was lost meanwhile.
     lost: u64,
     /// How often the kernel has granted more time.
     granted: u64,
@@ -75,7 +77,7 @@ pub(crate) fn run(time: Duration, core: Core) -> Result<()> {
         });
         match row {
             Ok(row) => println!("slices: {}", serde_json::to_string(&row)?),
-            // Kernels before it, and those built without.
+            // Kernels before it, and those built without it.
             Err(error) if extension => println!("slices: none here: {error:#}"),
             Err(error) => return Err(error),
         }
@@ -107,7 +109,8 @@ fn hold(time: Duration, extension: bool) -> Result<Row> {
         row.lost += u64::from(took > AWAY);
         longest = longest.max(took);
         spin(BETWEEN);
-        // Another thread's turn, so that this thread's own ends at any time and not where it has used up its share.
+        // Another thread's turn, so that this thread's own ends at any time and not when it has used up its
+        // share.
         if row.holds.is_multiple_of(64) {
             yield_core();
         }
@@ -127,8 +130,8 @@ fn spin(time: Duration) -> Duration {
     }
 }
 
-/// Registers an area of our own in the place of glibc's, which is too old to know of extensions, and asks for them. The area is
-/// never freed: the kernel writes to it until the thread ends.
+/// Registers an area in the place of glibc's, which is too old to know of extensions, and asks for them. The
+/// area is never freed: the kernel writes to it until the thread ends.
 fn enable() -> io::Result<&'static Area> {
     // SAFETY: a name that ends with a zero; the symbol is an offset that glibc never changes.
     let offset = unsafe {

@@ -1,7 +1,8 @@
 //! One event, one answer, and the time between them: the scene of `highwire bench wake`, with the kernel module as one more way to wait.
 //!
-//! The source stands for a network card. It leaves an event in a mailbox and spins until it is answered. A thread that polls takes it from there;
-//! where none does, or none has said for a while that it runs, the source delivers the event itself.
+//! The source stands for a network card. It leaves an event in a mailbox and spins until a thread has
+//! answered it. A thread that polls takes it from there; if no thread polls, or none has reported for a while
+//! that it runs, the source delivers the event itself.
 
 use std::io;
 use std::sync::Arc;
@@ -22,13 +23,13 @@ use crate::sys::process_time;
 
 /// An event that takes this long is lost. An emulated core may be away for seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A polling thread that has not said for so long that it runs may be waiting for its core.
+/// A polling thread that has not reported for this long that it runs may be waiting for its core.
 const SILENCE: Duration = Duration::from_millis(1);
-/// So long the source leaves the threads alone after an answer: they are asleep by then.
+/// How long the source leaves the threads alone after an answer: they are asleep by then.
 const PAUSE: Duration = Duration::from_micros(60);
-/// A dispatcher that has given its core away wants it back after this, whatever the thread does with it.
+/// A dispatcher that has given its core away wants it back after this time, whatever the thread does with it.
 const SWITCH_PATIENCE_US: u32 = 10_000;
-/// The number of no thread.
+/// No thread has this number.
 const NOBODY: u32 = u32::MAX;
 const STACK_BYTES: usize = 64 << 10;
 
@@ -54,7 +55,7 @@ impl Way {
     }
 }
 
-/// What is to be measured.
+/// The scene to measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Scene {
     pub(crate) way: Way,
@@ -63,11 +64,11 @@ pub(crate) struct Scene {
     pub(crate) is_busy: bool,
 }
 
-/// What came of it.
+/// The result of a scene.
 pub(crate) struct Outcome {
     /// Nanoseconds from event to answer.
     pub(crate) times: Histogram<u64>,
-    /// What the waiting threads and their dispatcher took.
+    /// The processor time of the waiting threads and their dispatcher.
     pub(crate) cpu: Duration,
 }
 
@@ -80,7 +81,7 @@ enum Means {
 struct Shared {
     means: Means,
     station: Station,
-    /// The thread that the event is for, until a thread delivers it.
+    /// The thread for which the event is, until a thread delivers it.
     mailbox: AtomicU32,
     places: Vec<Place>,
     answers: AtomicU64,
@@ -88,7 +89,7 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-/// One waiting thread's own.
+/// The state of one waiting thread.
 #[derive(Default)]
 #[repr(align(128))]
 struct Place {
@@ -105,12 +106,12 @@ impl Work for Shared {
         if place.word.post() == Posted::Woke { Turn::Woke } else { Turn::Worked }
     }
 
-    // The source sees for itself that no thread polls.
+    // The source itself notices that no thread polls.
     fn hand_over(&self) {}
 }
 
 impl Shared {
-    /// Whose event lies in the mailbox; the thread that asks has to deliver it.
+    /// The thread whose event lies in the mailbox; the caller has to deliver it.
     fn take(&self) -> Option<u32> {
         if self.mailbox.load(Ordering::Relaxed) == NOBODY {
             return None;
@@ -119,7 +120,7 @@ impl Shared {
         (whose != NOBODY).then_some(whose)
     }
 
-    /// Delivers what lies in the mailbox from the source's own core.
+    /// Delivers the event in the mailbox from the source's own core.
     fn deliver(&self) -> io::Result<()> {
         match &self.means {
             Means::User { .. } => {
@@ -134,7 +135,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What a waiting thread does: wait, answer, again.
+    /// A waiting thread's loop: wait, answer, again.
     fn serve(&self, number: u32) -> Result<()> {
         self.ready.fetch_add(1, Ordering::Release);
         match &self.means {
@@ -194,7 +195,7 @@ impl Shared {
                     beats.store(beats.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
                     if let Some(whose) = self.take() {
                         let switched = group.switch(whose, SWITCH_PATIENCE_US);
-                        // What a thread that does not sleep yet is posted it takes when it waits; let it.
+                        // A thread that does not sleep yet takes its post when it waits, so give it time.
                         if switched.context("the dispatcher cannot switch")? == Switched::Nobody {
                             yield_core();
                         }
@@ -360,7 +361,7 @@ impl Source<'_> {
         if self.follows() { yield_core() } else { std::hint::spin_loop() }
     }
 
-    /// It goes to the core where the threads sleep.
+    /// Whether it moves to the core where the threads sleep.
     fn follows(&self) -> bool {
         self.scene.way == Way::User(Strategy::Affine)
     }
@@ -382,7 +383,7 @@ impl Source<'_> {
         }
     }
 
-    /// What all threads but the source and the neighbour have taken.
+    /// The processor time of all threads but the source and the neighbour.
     fn others_time(&self) -> Duration {
         let hog = Duration::from_nanos(self.hog_time.load(Ordering::Relaxed));
         process_time().saturating_sub(thread_time()).saturating_sub(hog)

@@ -14,7 +14,7 @@ use crate::device::{Counts, Group};
 const PATIENCE: Duration = Duration::from_secs(120);
 const SWITCH_PATIENCE_US: u32 = 10_000;
 
-/// Sends `events` to so many threads, half by each of the two, and returns what the module has counted.
+/// Sends `events` to this many threads, half by each of the two, and returns the module's counts.
 ///
 /// # Errors
 /// An event was lost or answered twice, or the device refused something.
@@ -63,7 +63,8 @@ pub(crate) fn run(events: u64, threads: u32, cores: [u32; 2]) -> Result<Counts> 
         while total(answered) < total(sent) && begin.elapsed() < PATIENCE {
             yield_core();
         }
-        // Before the group is closed: that wakes every thread, and each would find what no thread has woken it for.
+        // Before the group is closed: that wakes every thread, and each would find an event for which no
+        // thread has woken it.
         let (sent, answered) = (total(sent), total(answered));
         group.close()?;
         for thread in waiting {

@@ -15,7 +15,7 @@ pub(crate) fn process_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Unloads the module, without patience.
+/// Unloads the module, without waiting.
 pub(crate) fn unload() -> io::Result<()> {
     // SAFETY: a name that ends with a zero, and flags.
     match unsafe { libc::syscall(libc::SYS_delete_module, MODULE.as_ptr(), libc::O_NONBLOCK) } {

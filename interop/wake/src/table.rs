@@ -11,7 +11,7 @@ use crate::device;
 use crate::scheduler::Scheduler;
 use crate::stage::{Outcome, Scene, Way, play};
 
-/// What to play.
+/// The scenes to play.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) threads: Vec<u32>,
@@ -28,13 +28,13 @@ struct Row {
     threads: u32,
     busy: bool,
     strategy: &'static str,
-    /// Ours, or the kernel's own.
+    /// The scheduler of `scheduler/`, or the kernel's own.
     sched_ext: bool,
     events: u64,
     p50_ns: u64,
     p99_ns: u64,
     p999_ns: u64,
-    /// Of the waiting threads and their dispatcher.
+    /// The processor time of the waiting threads and their dispatcher.
     cpu_s_per_million: f64,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             for sched_ext in [false, true] {
                 let ways = USER.map(Way::User).into_iter().chain(has_module.then_some(Way::Module));
                 for way in ways {
-                    // Several that spin on one core wait for each other's slices.
+                    // Several threads that spin on one core wait for each other's slices.
                     let is_sensible = (way != Way::User(Strategy::BusyPoll) || threads == 1 && !sched_ext)
                         && (!sched_ext || has_scheduler);
                     if is_sensible {
