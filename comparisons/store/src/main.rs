@@ -1,13 +1,15 @@
-//! TATP and SmallBank against PostgreSQL, and against any server of Redis's protocol.
+//! TATP and SmallBank against PostgreSQL, Apache Ignite, and any server of Redis's protocol.
 //!
 //! The generators of `highwire_txn` draw rows and transactions, so that every system gets the same. One
 //! thread for each client, with a connection of its own. The output is a line of JSON; processor time is that
 //! of this program and of the processes that `--process` names, with all their descendants.
 
 mod cpu;
+mod ignite;
 mod play;
 mod postgres;
 mod resp;
+mod seen;
 
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -43,7 +45,7 @@ struct Target {
     /// What it speaks.
     #[arg(long)]
     system: System,
-    /// PostgreSQL: connection parameters (`host=/run/postgresql user=postgres`). RESP: HOST:PORT, several of them with commas between.
+    /// PostgreSQL: connection parameters (`host=/run/postgresql user=postgres`). Ignite and RESP: HOST:PORT, several of them with commas between.
     #[arg(long)]
     at: String,
     /// What to run.
@@ -94,6 +96,8 @@ enum System {
     Postgres,
     /// WATCH, MULTI and EXEC.
     Resp,
+    /// Transactions that are OPTIMISTIC and SERIALIZABLE, two backups, FULL_SYNC.
+    Ignite,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -116,12 +120,15 @@ impl Target {
     }
 
     fn session(&self, number: u64) -> Result<Box<dyn Session>> {
+        let places: Vec<&str> = self.at.split(',').collect();
+        let place = places[number as usize % places.len()];
         Ok(match self.system {
             System::Postgres => Box::new(postgres::Connection::open(&self.at, self.workload)?),
             System::Resp => {
-                let places: Vec<&str> = self.at.split(',').collect();
-                let place = places[number as usize % places.len()];
                 Box::new(resp::Connection::open(place, self.workload).with_context(|| place.to_string())?)
+            }
+            System::Ignite => {
+                Box::new(ignite::Connection::open(place, self.workload).with_context(|| place.to_string())?)
             }
         })
     }
@@ -178,12 +185,11 @@ fn main() -> ExitCode {
 
 fn fill(target: &Target) -> Result<ExitCode> {
     let benchmark = target.benchmark();
+    let place = target.at.split(',').next().unwrap_or_default();
     match target.system {
         System::Postgres => postgres::fill(&target.at, target.workload, &*benchmark)?,
-        System::Resp => {
-            let place = target.at.split(',').next().unwrap_or_default();
-            resp::fill(place, target.workload, &*benchmark)?;
-        }
+        System::Resp => resp::fill(place, target.workload, &*benchmark)?,
+        System::Ignite => ignite::fill(place, target.workload, &*benchmark)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,10 +6,11 @@
 //! by itself.
 
 use anyhow::{Context, Result, bail};
-use highwire_txn::workloads::{Access, Procedure, Put, Step, View, Workload};
+use highwire_txn::workloads::{Access, Procedure, Put, Step, Workload};
 use highwire_txn::{Key, Mode, TableId};
 use redis::{Pipeline, RedisError, Value};
 
+use crate::seen::Seen;
 use crate::{Ended, Name, Session};
 
 /// Keys that one MSET sets.
@@ -22,27 +23,6 @@ pub(crate) struct Connection {
     connection: redis::Connection,
     workload: Name,
     seen: Seen,
-}
-
-#[derive(Default)]
-struct Seen(Vec<(Access, Option<Vec<u8>>)>);
-
-impl View for Seen {
-    fn value(&self, table: TableId, key: Key) -> Option<&[u8]> {
-        let there = self.0.iter().find(|(access, _)| (access.table, access.key) == (table, key));
-        there?.1.as_deref()
-    }
-}
-
-impl Seen {
-    /// Whether all required keys exist, and no forbidden one.
-    fn is_as_wanted(&self) -> bool {
-        self.0.iter().all(|(access, value)| match access.mode {
-            None => true,
-            Some(Mode::Insert) => value.is_none(),
-            Some(Mode::Update | Mode::Delete) => value.is_some(),
-        })
-    }
 }
 
 /// Both benchmarks may be in one server.

@@ -35,12 +35,14 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     let mut notes = Vec::new();
     let mut kinds = Vec::new();
     for kind in Kind::ALL {
-        match kind.packages() {
-            [] => kinds.push(kind),
-            needed => match packages::ensure(needed, &log)? {
-                Ok(()) => kinds.push(kind),
-                Err(missing) => notes.push(format!("Not measured: {}: {}.", kind.name(), missing.0)),
-            },
+        let found = match kind.packages() {
+            _ if kind == Kind::IgniteMemory => server::fetch_ignite(&log)?,
+            [] => Ok(()),
+            needed => packages::ensure(needed, &log)?,
+        };
+        match found {
+            Ok(()) => kinds.push(kind),
+            Err(missing) => notes.push(format!("Not measured: {}: {}.", kind.name(), missing.0)),
         }
     }
     let has_clients = match packages::ensure(&["redis-tools"], &log)? {
@@ -119,7 +121,11 @@ fn play(driver: &str, server: &Server, workload: &str) -> Result<Value> {
     let target = format!("--system {} --workload {workload} --keys {KEYS} --at", server.kind().system());
     let fill = Line::new(driver).arg("fill").words(&target).arg(server.at());
     succeed(&fill)?;
-    let loops = format!("--clients {CLIENTS} --seconds {SECONDS} --process {}", server.process());
+    let loops = format!(
+        "--clients {CLIENTS} --seconds {SECONDS} --warm-up {} --process {}",
+        server.kind().warm_up(),
+        server.process()
+    );
     json(&Line::new(driver).arg("play").words(&target).arg(server.at()).words(&loops))
 }
 

@@ -1,7 +1,7 @@
 //! The systems' servers: started empty, ended by request, and removed with their folders.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::java;
 use crate::measure::Program;
-use crate::shell::{Line, Log};
+use crate::packages::Missing;
+use crate::shell::{Line, Log, root, target_dir};
 
 /// How long a server may take until it answers.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -27,6 +29,7 @@ pub(super) enum Kind {
     RedisMemory,
     ValkeyMemory,
     PostgresMemory,
+    IgniteMemory,
     DoorsDisk,
     RedisDisk,
     ValkeyDisk,
@@ -34,11 +37,12 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 8] = [
+    pub(super) const ALL: [Kind; 9] = [
         Kind::DoorsMemory,
         Kind::RedisMemory,
         Kind::ValkeyMemory,
         Kind::PostgresMemory,
+        Kind::IgniteMemory,
         Kind::DoorsDisk,
         Kind::RedisDisk,
         Kind::ValkeyDisk,
@@ -52,6 +56,7 @@ impl Kind {
             Kind::RedisMemory => "Redis",
             Kind::ValkeyMemory => "Valkey",
             Kind::PostgresMemory => "PostgreSQL, `fsync` off",
+            Kind::IgniteMemory => "Apache Ignite",
             Kind::DoorsDisk => "Highwire's Redis door, `--data`",
             Kind::RedisDisk => "Redis, `appendfsync always`",
             Kind::ValkeyDisk => "Valkey, `appendfsync always`",
@@ -62,7 +67,7 @@ impl Kind {
     /// The number of copies, and where they are when the answer comes.
     pub(super) fn copies(self) -> &'static str {
         match self {
-            Kind::DoorsMemory => "3, memory",
+            Kind::DoorsMemory | Kind::IgniteMemory => "3, memory",
             Kind::RedisMemory | Kind::ValkeyMemory | Kind::PostgresMemory => "1, memory",
             Kind::DoorsDisk => "3, disk",
             Kind::RedisDisk | Kind::ValkeyDisk | Kind::PostgresDisk => "1, disk",
@@ -71,7 +76,7 @@ impl Kind {
 
     pub(super) fn packages(self) -> &'static [&'static str] {
         match self {
-            Kind::DoorsMemory | Kind::DoorsDisk => &[],
+            Kind::DoorsMemory | Kind::DoorsDisk | Kind::IgniteMemory => &[],
             Kind::RedisMemory | Kind::RedisDisk => &["redis-server"],
             Kind::ValkeyMemory | Kind::ValkeyDisk => &["valkey-server"],
             Kind::PostgresMemory | Kind::PostgresDisk => &["postgresql"],
@@ -80,11 +85,20 @@ impl Kind {
 
     /// The driver's name for the system's protocol.
     pub(super) fn system(self) -> &'static str {
-        if self.speaks_resp() { "resp" } else { "postgres" }
+        match self {
+            Kind::PostgresMemory | Kind::PostgresDisk => "postgres",
+            Kind::IgniteMemory => "ignite",
+            _ => "resp",
+        }
     }
 
     pub(super) fn speaks_resp(self) -> bool {
-        !matches!(self, Kind::PostgresMemory | Kind::PostgresDisk)
+        self.system() == "resp"
+    }
+
+    /// Seconds for which clients run before they are measured: a JVM compiles what it has run often.
+    pub(super) fn warm_up(self) -> u64 {
+        if self == Kind::IgniteMemory { 15 } else { 1 }
     }
 
     pub(super) fn is_durable(self) -> bool {
@@ -109,6 +123,7 @@ impl Server {
             Kind::RedisMemory | Kind::RedisDisk => redis(kind, "redis-server", &folder),
             Kind::ValkeyMemory | Kind::ValkeyDisk => redis(kind, "valkey-server", &folder),
             Kind::PostgresMemory | Kind::PostgresDisk => postgres(kind, &folder, log),
+            Kind::IgniteMemory => ignite(&folder, log),
         };
         let (child, at) = match started {
             Ok(started) => started,
@@ -141,21 +156,27 @@ impl Server {
         self.at.split(',').next().unwrap_or_default()
     }
 
+    fn answers(&self) -> bool {
+        let pong = |line: Line| line.capture().is_ok_and(|output| output.stdout.trim() == "PONG");
+        match self.door().rsplit_once(':') {
+            Some((host, port)) if self.kind.speaks_resp() => {
+                pong(Line::new("redis-cli").words(&format!("-h {host} -p {port} ping")))
+            }
+            // Doors of Ignite open when all nodes have met.
+            Some(_) => self.at.split(',').all(|door| TcpStream::connect(door).is_ok()),
+            None => pong(Line::new("psql").arg(&self.at).words("-qtAc").arg("select 'PONG'")),
+        }
+    }
+
     /// Waits until it answers.
     fn wait(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_PATIENCE;
-        let probe = match self.door().rsplit_once(':') {
-            Some((host, port)) if self.kind.speaks_resp() => {
-                Line::new("redis-cli").words(&format!("-h {host} -p {port} ping"))
-            }
-            _ => Line::new("psql").arg(&self.at).words("-qtAc").arg("select 'PONG'"),
-        };
-        while !probe.capture().is_ok_and(|output| output.stdout.trim() == "PONG") {
+        while !self.answers() {
             if let Some(status) = self.child.try_wait()? {
                 bail!("{} has ended: {status}", self.kind.name());
             }
             if Instant::now() > deadline {
-                bail!("{} does not answer {probe}", self.kind.name());
+                bail!("{} does not answer at {}", self.kind.name(), self.at);
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -240,6 +261,78 @@ fn redis(kind: Kind, program: &str, folder: &Path) -> Result<(Child, String)> {
     let line = line.arg("--save").arg("").arg("--dir").arg(folder);
     let child = line.command().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     Ok((child, format!("127.0.0.1:{port}")))
+}
+
+/// What Ignite wants of a JVM of release 17 or later: these packages of the JDK are open to it.
+const IGNITE_OPENS: [&str; 19] = [
+    "java.base/java.io",
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.math",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.time",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/java.util.concurrent.locks",
+    "java.base/jdk.internal.access",
+    "java.base/jdk.internal.misc",
+    "java.base/sun.nio.ch",
+    "java.base/sun.reflect.generics.reflectiveObjects",
+    "java.base/sun.util.calendar",
+    "java.management/com.sun.jmx.mbeanserver",
+    "jdk.internal.jvmstat/sun.jvmstat.monitor",
+    "jdk.management/com.sun.management.internal",
+];
+
+fn ignite_folder() -> PathBuf {
+    root().join("comparisons/store/ignite")
+}
+
+fn ignite_libraries() -> PathBuf {
+    target_dir().join("comparisons/ignite")
+}
+
+/// Ignite from Maven's repository, and a JDK for it.
+pub(super) fn fetch_ignite(log: &Log) -> Result<std::result::Result<(), Missing>> {
+    let home = match java::tools(log)? {
+        Ok(home) => home,
+        Err(missing) => return Ok(Err(missing)),
+    };
+    let line = Line::new("mvn").words("-q -B dependency:copy-dependencies");
+    let line = line.arg(format!("-DoutputDirectory={}", ignite_libraries().display()));
+    if line.env("JAVA_HOME", home).dir(ignite_folder()).run_logged(log)? {
+        Ok(Ok(()))
+    } else {
+        Ok(Err(Missing("Maven could not fetch it; the log bench-store.log says why".into())))
+    }
+}
+
+/// Three nodes, each a JVM with a heap of 1 GiB and its rows outside of that.
+fn ignite(folder: &Path, log: &Log) -> Result<(Child, String)> {
+    let home = match java::tools(log)? {
+        Ok(home) => home,
+        Err(missing) => bail!("{}", missing.0),
+    };
+    let port = free_ports(3 * NODES)?;
+    let mut line = Line::new(&home.join("bin/java").display().to_string());
+    for package in IGNITE_OPENS {
+        line = line.arg(format!("--add-opens={package}=ALL-UNNAMED"));
+    }
+    let line = line
+        .words("-Xms1g -Xmx1g -DIGNITE_QUIET=true -DIGNITE_NO_ASCII=true -DIGNITE_UPDATE_NOTIFIER=false")
+        .arg(format!("-Djava.io.tmpdir={}", folder.display()))
+        .arg("-cp")
+        .arg(format!("{}/*", ignite_libraries().display()))
+        .arg(ignite_folder().join("Node.java"))
+        .words(&format!("cluster {port}"));
+    log.note(&format!("$ {line}"))?;
+    let output = std::fs::File::create(folder.join("output"))?;
+    let errors = output.try_clone()?;
+    let child = line.command().stdin(Stdio::null()).stdout(output).stderr(errors).spawn()?;
+    let places: Vec<String> = (0..NODES).map(|node| format!("127.0.0.1:{}", port + node)).collect();
+    Ok((child, places.join(",")))
 }
 
 /// The newest that is installed, on a socket in its folder.
