@@ -277,7 +277,9 @@ fn comparisons(log: &Log) -> Result<Tally> {
         return Ok(Tally::skipped("comparisons", reason));
     }
     let mut tally = Tally::one(Line::cargo("fmt --check").dir(&folder).run_logged(log)?);
-    let line = Line::cargo("test --package comparisons-echo --all-features --no-fail-fast --target-dir");
+    let line = Line::cargo(
+        "test --package comparisons-echo --package comparisons-wake --all-features --no-fail-fast --target-dir",
+    );
     tally.add(cargo_test(log, line.arg(target_dir().join("comparisons")).dir(folder))?);
     Ok(tally)
 }
