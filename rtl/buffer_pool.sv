@@ -1,5 +1,5 @@
-// Which buffers of one class are free. There is one more than messages may have, so that the one that is still being read for the wire is
-// not given away although its message has ended.
+// The free buffers of one class. There is one more than messages may have, so that a buffer that is still
+// being read for the wire is not given away although its message has ended.
 module buffer_pool #(
   parameter int unsigned BUFFERS = 65,
   parameter int unsigned BUFFER_BITS = 8

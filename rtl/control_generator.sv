@@ -1,5 +1,5 @@
-// Control packets (nanoPU §3.4): the verdict on each packet at once, and credit at the pace of PULL_CYCLES, with the verdict where that is
-// due and in a packet of its own where not.
+// Control packets (nanoPU §3.4): the verdict on each packet at once, and credit at the pace of PULL_CYCLES,
+// in the packet of a verdict if one is due and in a packet of its own if not.
 module control_generator #(
   parameter int unsigned PULL_CYCLES = 122,
   // Room for packets that wait for the wire, and for credit that waits for its turn; powers of two.
@@ -34,8 +34,8 @@ module control_generator #(
   logic [WAIT_BITS-1:0]      pause;
   logic                      pulls_now, pulls_later, pulls_waiting;
 
-  // Packets that wait for the wire, behind a register that is the second of their two cycles; and a pull that left in the same cycle as
-  // an answer, which comes behind it.
+  // Packets that wait for the wire, behind a register that is the second of their two cycles; and a pull that
+  // left in the same cycle as an answer, which comes behind it.
   logic [ROW_BITS-1:0]   rows [0:CONTROLS-1];
   logic [CONTROL_BITS:0] head, tail, count;
   logic                  row_valid, behind_valid;

@@ -1,7 +1,7 @@
 // A core's end of the network: x30, x31, the CSRs and the thread scheduler (nanoPU §3).
 //
-// Reads of CSRs show what the registers hold at the beginning of the cycle; a write acts in its cycle, also on the words that
-// decode reads in it, and before what the NIC brings.
+// Reads of CSRs return the registers' values at the beginning of the cycle; a write acts in its cycle, also
+// on the words that decode reads in it, and before the NIC's words.
 module core_interface #(
   parameter int unsigned CONTEXTS = 4,
   parameter int unsigned MESSAGES = 16,
@@ -69,7 +69,7 @@ module core_interface #(
   logic [15:0]                    running_context, current_context, target_context;
   logic [7:0]                     current_priority, target_priority;
   logic [TIME_BITS-1:0]           message_cycles, idle_cycles;
-  // How many words wait for the thread that runs: the second register is what the program reads.
+  // The number of words that wait for the running thread: the program reads the second register.
   logic [COUNT_BITS-1:0]          ready_next, ready;
 
   for (genvar i = 0; i < CONTEXTS; i++) begin : gen_filled

@@ -3,14 +3,15 @@
 // JBSQ(n): a message goes to the core with the fewest messages, the lowest of them among equals, if it has fewer than
 // BOUND; otherwise it waits, and cores that finish take the waiting ones in order. BOUND = 1 is one queue for all cores.
 // Only cores that have joined are selected; one that joins takes as many waiting messages as it may have.
-// HASHED = 1 is RSS: the flow's hash alone names the core, and whoever hashes knows which have joined.
+// HASHED = 1 is RSS: the flow's hash alone names the core, and the hashing block knows which cores have
+// joined.
 //
 // In a cycle the cores act first, in their order, and then the arrival. A core does one thing in a cycle.
 module core_selector #(
   parameter int unsigned CORES = 4,
   parameter int unsigned BOUND = 2,
   parameter int unsigned HASHED = 0,
-  // A message is a number of so many bits; there are no more messages than numbers.
+  // A message is a number of this many bits; there are no more messages than numbers.
   parameter int unsigned MESSAGE_BITS = 7,
   // Derived; not to be set.
   parameter int unsigned CORE_BITS = (CORES > 1) ? $clog2(CORES) : 1,

@@ -1,8 +1,8 @@
 // Words of messages that have a core, one per cycle: the header for the program, then the payload (nanoPU §3.4).
 //
-// All messages that get their cores in a cycle are one row of a queue, and are served in the order of the row, two cycles later
-// at the earliest. The payload of a packet is filled up with zeroes to whole words, and that of a message to what its first
-// packet said.
+// All messages that get their cores in a cycle are one row of a queue, and are served in the order of the
+// row, two cycles later at the earliest. The payload of a packet is filled up with zeroes to whole words, and
+// that of a message to the length in its first packet.
 module dispatch #(
   parameter int unsigned CORES = 4,
   // Messages in a row at most: those that cores have taken, and the one that has arrived.
@@ -17,7 +17,7 @@ module dispatch #(
   input  logic [PLACES-1:0]                 assign_valid,
   input  logic [PLACES*MESSAGE_BITS-1:0]    assign_message,
   input  logic [PLACES*CORE_BITS-1:0]       assign_core,
-  // What is known of a message, asked for in the cycle of its first word.
+  // The data of a message, requested in the cycle of its first word.
   output logic [MESSAGE_BITS-1:0]           ask_message,
   input  logic [63:0]                       said_header,
   input  logic [15:0]                       said_context,
@@ -97,7 +97,7 @@ module dispatch #(
   assign read_address = {(next_index[7] ? segment1 : busy ? segment0 : SEGMENT_BITS'(ask_message)), next_index[6:0]};
   assign ends = busy ? index + 9'd1 == words : starts && said_words == '0;
 
-  // What of the word is payload.
+  // The payload bytes of the word.
   logic [10:0] payload, ahead;
   logic [10:0] left;
   logic [63:0] kept;

@@ -1,4 +1,5 @@
-// Packets in line to leave: a message and which of its packets, visible three cycles after they got in line. The lowest goes first.
+// Packets in line to leave: a message and its packet, visible three cycles after they got in line. The lowest
+// goes first.
 module due_queue #(
   parameter int unsigned NUMBER_BITS = 7,
   // Room, in messages; a power of two.

@@ -48,7 +48,7 @@ module egress (
   assign {to_source, to_destination, to_flags, to_source_context, to_destination_context, to_bytes, to_offset,
       to_pull, to_message, to_buffer, to_class} = fields;
 
-  // Ethernet with IPv4 in it, of which nobody fills in the addresses of the former and the checksum of the latter.
+  // Ethernet with IPv4 in it; the addresses of the former and the checksum of the latter stay empty.
   assign word1 = {32'b0, 16'h0800, 8'h45, 8'h00};
   assign word2 = {16'd50 + 16'(payload_now), 32'b0, 8'd64, 8'h99};
   assign word3 = {16'b0, to_source, to_destination[31:16]};

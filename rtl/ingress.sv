@@ -1,8 +1,8 @@
 // Packets from the 64-bit interface: headers are read, payload goes into a segment of the buffer memory, and seven cycles after its
 // last word the packet leaves, if it is one of this protocol (nanoPU §3.4).
 //
-// What is shorter than the eight words of the headers is not even looked at, so there is never more than one packet between its last
-// word and its way out.
+// A frame shorter than the eight words of the headers is ignored, so there is never more than one packet
+// between its last word and its way out.
 module ingress #(
   parameter int unsigned SEGMENT_BITS = 8
 ) (
@@ -18,7 +18,8 @@ module ingress #(
   output logic                    write,
   output logic [SEGMENT_BITS+6:0] write_address,
   output logic [63:0]             write_word,
-  // A packet leaves; what it was for says `packet_flags`. `packet_dropped`: it was none, and its segment is free again.
+  // A packet leaves; `packet_flags` tells its kind. `packet_dropped`: the frame was no packet, and its
+  // segment is free again.
   output logic                    packet_valid,
   output logic                    packet_dropped,
   output logic [SEGMENT_BITS-1:0] packet_segment,
@@ -47,7 +48,7 @@ module ingress #(
   logic [63:0]             word1, word2, word3, word4, word5, word6;  // Addresses of Ethernet and more are not looked at.
   // verilator lint_on UNUSEDSIGNAL
 
-  // What the fields say, once the last word of the headers is there.
+  // The fields, once the last word of the headers is there.
   logic [4:0]  flags;
   logic [15:0] bytes, start, expected;
   logic [7:0]  offset;
@@ -59,7 +60,7 @@ module ingress #(
   assign offset = word5[55:48];
   assign start = {offset[5:0], 10'b0};
   assign is_foreign = word1[31:16] != 16'h0800 || word1[15:8] != 8'h45 || word2[7:0] != 8'h99;
-  // It is either data or control, and has no flags that nobody knows.
+  // It is either data or control, and has no unknown flags.
   assign has_bad_flags = word4[47:45] != '0 || flags[0] == (flags[3:1] != '0);
   assign is_no_part = flags[0] && (bytes > MESSAGE_BYTES || (offset != '0 && (offset > 8'd1 || bytes <= SEGMENT_BYTES)));
   assign carries = flags[0] && !flags[4];
@@ -105,7 +106,7 @@ module ingress #(
       delay <= '0;
     end else begin
       if (wire_valid) begin
-        // Longer than a packet can be: what follows is not looked at.
+        // Longer than a packet can be: further words are ignored.
         index <= wire_last ? '0 : (index == '1) ? index : index + 8'd1;
         if (ends) segment <= free_segment;
       end

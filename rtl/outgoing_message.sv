@@ -64,7 +64,7 @@ module outgoing_message #(
     resend_1 = begins ? 2'b00 : resend & ~due_new;
   end
 
-  // After the control packet. It names a packet that has been sent, or somebody else's.
+  // After the control packet. It names a packet that has been sent, or belongs to another message.
   logic       applies;
   logic [1:0] named, credit_2, sent_2, resend_2, resend_asked, delivered_2, allowed_2;
 
@@ -95,7 +95,8 @@ module outgoing_message #(
     resend_3 = resend_late & ~due_late;
   end
 
-  // What has arrived in the meantime need not leave again, and the buffer may be another message's by now.
+  // A packet that has arrived in the meantime need not leave again, and the buffer may be another message's
+  // by now.
   assign leaves = picked && used_1 && !delivered_all && sent_3[picked_offset] && !delivered_2[picked_offset];
 
   always_ff @(posedge clk) begin

@@ -24,7 +24,7 @@ module packetizer #(
   input  logic [15:0]         control_pull,
   input  logic [15:0]         control_message,
   input  logic [15:0]         control_buffer,
-  // The wire has room for a packet; the one that leaves, if one is in line that need not stay.
+  // The wire has room for a packet; the one that leaves, if one in line may leave.
   input  logic                pick,
   output logic                leaves,
   output logic [31:0]         leaves_peer,
@@ -40,7 +40,7 @@ module packetizer #(
   input  logic                reading,
   input  logic [6:0]          read_index,
   output logic [63:0]         read_word,
-  // For whoever counts.
+  // For counters.
   output logic                event_begun,
   output logic                event_oversized,
   output logic                event_delivered,
@@ -104,7 +104,7 @@ module packetizer #(
   end
   assign free_number = found_ahead ? lowest_ahead : lowest;
 
-  // What is known of each message: the peer, both contexts, its bytes and number, and where its payload is.
+  // The data of each message: the peer, both contexts, its bytes and number, and the place of its payload.
   localparam int unsigned RECORD_BITS = 32 + 16 + 16 + 16 + 16 + 1 + BUFFER_BITS;
   logic [RECORD_BITS-1:0] records [0:(1<<NUMBER_BITS)-1];
 
@@ -123,7 +123,7 @@ module packetizer #(
   assign is_ours = control_valid && 32'(control_buffer) < MESSAGES && control_offset < 8'd2
       && control_peer == control_source && control_sequence == control_message;
 
-  // The timer that is looked at: one in two cycles.
+  // The timer to check: one in two cycles.
   logic [NUMBER_BITS-1:0] scan_number;
   logic                   scans;
   assign scans = !now[0];
@@ -210,7 +210,7 @@ module packetizer #(
   assign event_delivered = delivered != '0;
   assign event_timeout = late != '0;
 
-  // Where the payload is.
+  // The place of the payload.
   logic [BUFFER_BITS-1:0] free_buffer_1k, free_buffer_2k, write_place, leaves_place, reading_place;
   logic                   write_class, reading_class;
   logic [15:0]            start;

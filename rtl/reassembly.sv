@@ -1,8 +1,9 @@
-// Messages out of packets (nanoPU §3.4), and NDP's answer to each packet: an acknowledgement, or for one that was trimmed its
-// opposite, and credit for one packet more.
+// Messages out of packets (nanoPU §3.4), and NDP's answer to each packet: an acknowledgement, or a negative
+// one if the packet was trimmed, and credit for one packet more.
 //
-// A message has a bit per packet, so that packets may come twice and in any order. Its buffer is of one of two classes, for up to
-// 1 KiB and up to 2 KiB; classes are counts of what may be used, payload lies in segments of 1 KiB as ingress filled them.
+// A message has a bit per packet, so that packets may come twice and in any order. Its buffer is of one of
+// two classes, for up to 1 KiB and up to 2 KiB; classes count the buffers that may be used, payload lies in
+// segments of 1 KiB as ingress filled them.
 module reassembly #(
   parameter int unsigned BUFFERS_1K = 64,
   parameter int unsigned BUFFERS_2K = 64,
@@ -28,12 +29,12 @@ module reassembly #(
   output logic                    reply_valid,
   output logic                    reply_nack,
   output logic [15:0]             reply_credit,
-  // What became of it.
+  // The packet's fate.
   output logic                    event_duplicate,
   output logic                    event_without_buffer,
   // The segment is not needed.
   output logic                    give_segment,
-  // A message is whole: its segments and how much of each is payload, and its bytes as its first packet said.
+  // A message is complete: its segments and the payload in each, and its length from its first packet.
   output logic                    whole_valid,
   output logic [11:0]             whole_bytes,
   output logic                    whole_class,
@@ -51,12 +52,12 @@ module reassembly #(
   localparam logic [10:0] SEGMENT_BYTES = 11'd1024;
   localparam logic [15:0] UNASKED = 16'(RTT_PACKETS);
 
-  // Messages of which some packets are there.
+  // Messages of which some packets have arrived.
   logic [SLOTS-1:0]              used, hit;
   logic [7:0]                    free_1k, free_2k;
   logic [SLOT_BITS-1:0]          hit_slot, free_slot, slot;
 
-  // What is known of each: arrived, class, bytes, credit, segments and payload in them.
+  // The data of each: arrived packets, class, bytes, credit, segments and payload in them.
   localparam int unsigned STATE_BITS = 2 + 1 + 12 + 16 + 2 * SEGMENT_BITS + 2 * 11;
   logic [STATE_BITS-1:0]         states [0:SLOTS-1];
   logic [1:0]                    arrived, arrived_next;
@@ -113,7 +114,7 @@ module reassembly #(
     if (!is_partial) begin
       arrived = is_finished ? {had_second, 1'b1} : 2'b00;
       class_now = class_new;
-      // Of a finished message nothing is kept.
+      // Nothing is kept of a finished message.
       bytes_now = is_finished ? '0 : packet_bytes[11:0];
       credit_now = is_finished ? credit_finished : '0;
       segment0 = '0;

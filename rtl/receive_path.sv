@@ -48,15 +48,15 @@ module receive_path #(
   output logic [15:0]          packet_message,
   output logic [15:0]          packet_buffer,
   output logic [7:0]           packet_class,
-  // For whoever counts.
+  // For counters.
   output logic                 event_dropped,
   output logic                 event_duplicate,
   output logic                 event_without_buffer,
   output logic                 event_unknown_context,
   output logic                 event_message
 );
-  // One message more of each class than there are buffers can be in the memory: the one that leaves; and the packet that comes in,
-  // and the one in ingress.
+  // The memory can hold one message more of each class than there are buffers: the one that leaves; and the
+  // packet that comes in, and the one in ingress.
   localparam int unsigned SEGMENTS = BUFFERS_1K + 2 * BUFFERS_2K + 2 + 3;
   localparam int unsigned SEGMENT_BITS = $clog2(SEGMENTS);
   // A message is known by its first segment.
@@ -203,11 +203,11 @@ module receive_path #(
     .leave_class(leave_class)
   );
 
-  // What is known of a whole message: the program's header, its context, and where its payload is.
+  // The data of a complete message: the program's header, its context, and the place of its payload.
   localparam int unsigned RECORD_BITS = 64 + 16 + 12 + 1 + 11 + 1 + SEGMENT_BITS + 11;
   logic [RECORD_BITS-1:0] records [0:(1<<MESSAGE_BITS)-1];
 
-  // Whole messages on their way to core selection: three cycles, and then a queue of what selection needs of them.
+  // Whole messages on their way to core selection: three cycles, and then a queue of the data for selection.
   localparam int unsigned WHOLE_BITS = MESSAGE_BITS + SLOT_BITS + CORE_BITS + 6;
   logic [CORE_BITS-1:0]    whole_core;
   logic [WHOLE_BITS-1:0]   whole_in, whole_1, whole_2, whole_out;

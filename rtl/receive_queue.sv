@@ -1,8 +1,9 @@
 // The queues behind x30: one per thread, with roll-back of killed reads (nanoPU §3.1).
 //
-// Decode reads speculatively. A word that an instruction has read stays in the memory until the instruction has passed the last stage in
-// which it can be killed, and comes back if it is: `kill[0]` says that the instruction in execute is killed, `kill[1]` the one
-// in memory, `kill[2]` the one in write-back, which a refused store is. Whoever kills a stage kills those before it.
+// Decode reads speculatively. A word that an instruction has read stays in the memory until the instruction
+// has passed the last stage in which it can be killed, and comes back if it is: `kill[0]` says that the
+// instruction in execute is killed, `kill[1]` the one in memory, `kill[2]` the one in write-back, for example
+// a refused store. Killing a stage always kills those before it.
 module receive_queue #(
   parameter int unsigned CONTEXTS = 4,
   // Room of each queue, in words; a power of two.
@@ -31,7 +32,7 @@ module receive_queue #(
   output logic [CONTEXTS*COUNT_BITS-1:0] count,
   output logic [CONTEXTS*COUNT_BITS-1:0] count_next
 );
-  // Which stage holds an instruction that has read, and from which queue.
+  // The stages with an instruction that has read, and its queue.
   logic [STAGES-1:0]           read;
   logic [STAGES*SLOT_BITS-1:0] read_slot;
   logic                        takes;

@@ -1,4 +1,5 @@
-// Which segments of the buffer memory are free. One is taken, and up to three come back in a cycle. Segment 0 belongs to the first packet.
+// The free segments of the buffer memory. One is taken, and up to three come back in a cycle. Segment 0
+// belongs to the first packet.
 module segment_pool #(
   parameter int unsigned SEGMENTS = 197,
   parameter int unsigned SEGMENT_BITS = 8

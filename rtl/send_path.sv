@@ -43,7 +43,7 @@ module send_path #(
   output logic                wire_valid,
   output logic                wire_last,
   output logic [63:0]         wire_word,
-  // For whoever counts.
+  // For counters.
   output logic                event_begun,
   output logic                event_oversized,
   output logic                event_delivered,
@@ -57,7 +57,7 @@ module send_path #(
   logic [4:0]             next_flags;
   logic [15:0]            next_pull;
 
-  // Addresses and contexts change sides.
+  // Addresses and contexts change places.
   assign answer_packet = {packet_destination, packet_source, packet_destination_context, packet_source_context,
       packet_bytes, packet_offset, packet_message, packet_buffer, packet_class};
 

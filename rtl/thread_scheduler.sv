@@ -1,4 +1,4 @@
-// The hardware thread scheduler (nanoPU §3.2): which thread of a core should run.
+// The hardware thread scheduler (nanoPU §3.2), which chooses the thread that should run on a core.
 //
 // A thread is active while messages for it are not done. The most urgent active thread runs, among equals the one whose message has
 // waited longest; where that is not the current one, an interrupt asks software to switch, two cycles after the event:
@@ -19,7 +19,7 @@ module thread_scheduler #(
 ) (
   input  logic                 clk,
   input  logic                 rst,
-  // What the program writes: at most one register in a cycle, of which `command` has several bits.
+  // The program's write: at most one register in a cycle, of which `command` has several bits.
   input  logic                 set_context,
   input  logic                 set_priority,
   input  logic                 set_message_cycles,
@@ -41,7 +41,7 @@ module thread_scheduler #(
   output logic [15:0]          running_context,
   output logic                 running_valid,
   output logic [SLOT_BITS-1:0] running_slot,
-  // What the NIC is told.
+  // Signals for the NIC.
   output logic                 inserted,
   output logic                 insert_refused,
   output logic                 finished,
@@ -62,19 +62,19 @@ module thread_scheduler #(
 
   logic [TIME_BITS-1:0] now;
 
-  // The threads, in the order in which they were made known.
+  // The threads, in the order in which they joined.
   logic [USED_BITS-1:0]           used;
   logic [CONTEXTS*16-1:0]         ids, ids_next;
   logic [CONTEXTS-1:0]            known, known_next;
   logic [CONTEXTS*8-1:0]          priorities, priorities_done, priorities_next;
   logic [CONTEXTS*8-1:0]          base_priorities;
 
-  // When each one's messages came.
+  // The arrival times of each one's messages.
   logic [TIME_BITS-1:0]           times [0:CONTEXTS*MESSAGES-1];
   logic [CONTEXTS*INDEX_BITS-1:0] first;
   logic [CONTEXTS*COUNT_BITS-1:0] count, count_done, count_next;
 
-  // What time is measured from.
+  // The cycles from which times count.
   logic                 has_timers, has_timers_now;
   logic                 began_valid, began_valid_acted, began_valid_next, begins_acted;
   logic [TIME_BITS-1:0] began;
@@ -226,7 +226,7 @@ module thread_scheduler #(
     .slot(demoted_slot)
   );
 
-  // An arrival matters if it is more urgent than what runs, or nothing does.
+  // An arrival matters if it is more urgent than the running thread, or no thread runs.
   logic preempts;
   assign preempts = starts && arrived_valid && !(slot_valid && arrived_slot == slot)
       && (!(slot_valid && active_next[slot]) || priorities_done[arrived_slot*8 +: 8] < priorities_done[slot*8 +: 8]);
@@ -258,7 +258,7 @@ module thread_scheduler #(
     end
   end
 
-  // How long, from the registers: what begins in this cycle has taken no time yet.
+  // The time so far, from the registers: a thread that begins in this cycle has taken none yet.
   assign ran = now - began;
   assign rested = now - idle_since;
   assign ran_long = begins ? message_limit == '0 : ran >= message_limit;
@@ -280,7 +280,7 @@ module thread_scheduler #(
   assign next_slot = (slot_valid && next_index < used_next) ? next_index[SLOT_BITS-1:0] : '0;
   assign has_next = passes_on && used_next != '0 && !(slot_valid && next_slot == slot);
 
-  // The last word has whoever acts last.
+  // The last of them decides.
   logic        decides;
   logic [15:0] decided_context;
   logic [7:0]  decided_priority;
@@ -305,7 +305,8 @@ module thread_scheduler #(
     end
   end
 
-  // A decision is visible two cycles after what led to it, unless the program or the NIC gives cause for another one before.
+  // A decision is visible two cycles after its cause, unless the program or the NIC causes another one
+  // before.
   logic fires;
   assign fires = decision && decision_late && !acts && !preempts;
 

@@ -1,7 +1,7 @@
 // The queue behind x31: words that the program has written, each with the context that wrote it, until the NIC takes them.
 //
-// Writes happen at write-back, where nothing is killed any more. A full queue is a fault of whoever gave the NIC too little room: the
-// core does not wait for it.
+// Writes happen at write-back, where no instruction is killed any more. A full queue means that the NIC was
+// built with too little room: the core does not wait for it.
 module transmit_queue #(
   // Its room, in words; a power of two.
   parameter int unsigned WORDS = 512,

@@ -1,6 +1,8 @@
-// Which messages the cores are writing: a word of one core is taken in a cycle, the lowest core's that can be (nanoPU §3.4).
+// The messages that the cores are writing: a word of one core is taken in a cycle, the lowest core's that can
+// be (nanoPU §3.4).
 //
-// A core may write several messages at once, one per context. What is too long for a message is thrown away.
+// A core may write several messages at once, one per context. Words beyond the length of a message are thrown
+// away.
 module writers #(
   parameter int unsigned CORES = 4,
   // Messages that a core may be writing.
@@ -40,7 +42,7 @@ module writers #(
   logic [PLACES*14-1:0]          left;
   logic [PLACES*8-1:0]           indices;
 
-  // What each core could do.
+  // The word that each core could deliver.
   logic [CORES-1:0] known, room, can, chosen;
 
   always_comb begin
@@ -71,7 +73,7 @@ module writers #(
 `endif
   assign sent_take = chosen;
 
-  // The chosen core's word and what it belongs to.
+  // The chosen core's word and its message.
   logic [CORE_BITS-1:0]      core_now;
   logic [PLACES-1:0]         place, free_place;
   logic                      is_known, is_nowhere, found;

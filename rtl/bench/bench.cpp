@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kResetCycles = 4;
 
-// A port takes the words that ports.inc says, however many it needs.
+// A port takes as many words as ports.inc says.
 template <class T>
 void put(T& port, const uint64_t* from, std::size_t) {
   port = static_cast<T>(*from);
@@ -53,7 +53,7 @@ void edge(Vblock& block) {
 int main(int argc, char** argv) {
   VerilatedContext context;
   context.commandArgs(argc, argv);
-  // Registers that nobody resets start with anything.
+  // Registers without a reset begin with any value.
   context.randReset(2);
   auto block = std::make_unique<Vblock>(&context);
 
