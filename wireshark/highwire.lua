@@ -103,7 +103,8 @@ local function duration(us)
     return string.format("%.10g%s", value, unit)
 end
 
--- Each takes a header off the packet: adds it to the tree, and returns its length, its text, and what is wrong with it.
+-- Each function takes a header off the packet: adds it to the tree, and returns its length, its text, and any
+-- error.
 local headers = {}
 
 function headers.irn(range, tree)
