@@ -1,4 +1,4 @@
-// Is the history of every single key linearizable? Porcupine answers, and knows nothing of ours.
+// Is the history of every single key linearizable? Porcupine answers, without any code of Highwire's.
 //
 // Each file has a line of JSON for each transaction and key, as `highwire store check --history` writes it. A transaction is one
 // operation on each of its keys: it reads, writes, or does both at one moment.
@@ -23,11 +23,11 @@ type operation struct {
 	Key     string `json:"key"`
 	Process int    `json:"process"`
 	Call    int64  `json:"call"`
-	// Nobody knows when it ended, or whether it happened.
+	// Its end is unknown, and whether it happened.
 	Return *int64 `json:"return"`
-	// What it saw there. Without it, it wrote blindly.
+	// The value that it read. Without one, it wrote blindly.
 	Read *int `json:"read"`
-	// What it wrote there. Without it, it only read.
+	// The value that it wrote. Without one, it only read.
 	Write *int `json:"write"`
 }
 
@@ -37,7 +37,7 @@ var register = porcupine.Model{
 	Step: func(state, input, _ interface{}) (bool, interface{}) {
 		operation := input.(operation)
 		if operation.Read != nil && *operation.Read != state.(int) {
-			// One of unknown end may not have happened; then it stands anywhere and does nothing.
+			// A transaction of unknown end may not have happened; then it stands anywhere and does nothing.
 			return operation.Return == nil, state
 		}
 		if operation.Write != nil {
@@ -51,7 +51,7 @@ var register = porcupine.Model{
 	},
 }
 
-// Reads operations by key. An end that is before its beginning, or a line that is no operation, is an error.
+// Reads operations by key. An end before its beginning, or a line that is no operation, is an error.
 func parse(input io.Reader) (map[string][]porcupine.Operation, int, error) {
 	keys := make(map[string][]porcupine.Operation)
 	lines := bufio.NewScanner(input)
@@ -77,7 +77,7 @@ func parse(input io.Reader) (map[string][]porcupine.Operation, int, error) {
 
 var errNotLinearizable = errors.New("not linearizable")
 
-// Checks every key by itself, in order, and stops at the first that is wrong.
+// Checks every key by itself, in order, and stops at the first whose history is not linearizable.
 func check(keys map[string][]porcupine.Operation, patience time.Duration) error {
 	names := make([]string, 0, len(keys))
 	for name := range keys {

@@ -68,7 +68,7 @@ func TestAWriteOfUnknownEndMayHaveHappenedOrNot(t *testing.T) {
 	}
 }
 
-// Histories of the simulator with a mistake planted in its nodes; their names say which.
+// Histories of the simulator with a mistake planted in its nodes, which the files' names tell.
 func TestHistoriesOfPlantedMistakesAreRefused(t *testing.T) {
 	files, _ := filepath.Glob("testdata/planted-*.jsonl")
 	if len(files) == 0 {
