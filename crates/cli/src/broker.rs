@@ -1,4 +1,5 @@
-//! `highwire broker`: owns an address that processes share. Devices start it by themselves, so nobody needs to know it.
+//! `highwire broker`: owns an address that processes share. Devices start it by themselves, so users need not
+//! know it.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

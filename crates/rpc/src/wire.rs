@@ -99,7 +99,7 @@ impl Immediate {
     }
 }
 
-/// Who sent a datagram, for whom, and in which batch.
+/// A datagram's sender, receiver and batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {
     /// The node that sent it.

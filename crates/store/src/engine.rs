@@ -145,7 +145,7 @@ impl Store {
         let (answer, result): (SyncSender<T>, _) = mpsc::sync_channel(1);
         let job = move |local: Local| -> Pin<Box<dyn Future<Output = ()>>> {
             Box::pin(async move {
-                // Nobody waits if the caller's thread is gone.
+                // No thread waits if the caller's is gone.
                 let _ = answer.send(job(local).await);
             })
         };

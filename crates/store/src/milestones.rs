@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 /// Older milestones are forgotten.
 const KEPT: usize = 64;
 
-/// Something that happened to a node.
+/// An event of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Milestone {
     /// When, in nanoseconds of `CLOCK_BOOTTIME`.

@@ -233,7 +233,7 @@ fn work_that_is_left_is_done_when_it_is_due() {
     });
 }
 
-/// Planted: the thread asks who watches before it leaves the work.
+/// Planted: the thread looks for a watcher before it leaves the work.
 #[test]
 fn asking_who_watches_before_the_work_is_left_loses_a_wake_up() {
     loses_a_wake_up("asking_who_watches_before_the_work_is_left_loses_a_wake_up", || {
@@ -247,7 +247,7 @@ fn asking_who_watches_before_the_work_is_left_loses_a_wake_up() {
     });
 }
 
-/// Planted: the poster asks who rests before it posts.
+/// Planted: the poster looks for a resting leader before it posts.
 #[test]
 fn asking_who_rests_before_the_post_loses_a_wake_up() {
     loses_a_wake_up("asking_who_rests_before_the_post_loses_a_wake_up", || {
@@ -297,7 +297,7 @@ fn posting_before_the_event_is_visible_loses_a_wake_up() {
     });
 }
 
-/// Planted: the leader leaves without a look at who follows.
+/// Planted: the leader leaves without a look for followers.
 #[test]
 fn leaving_without_a_look_leaves_a_follower_asleep() {
     loses_a_wake_up("leaving_without_a_look_leaves_a_follower_asleep", || {

@@ -2,12 +2,14 @@
 /*
  * FastWake's first design in the kernel: a dispatcher that has found a thread's event gives its core to that thread itself.
  *
- * From user space this takes four system calls and the scheduler's good will: the dispatcher wakes and then sleeps or makes way, the
- * thread wakes the dispatcher and then sleeps. Here each side is one call. The one who calls is off the core before the other is chosen, and
- * yield_to() tells the scheduler who that is to be, for the case that others want the core as well.
+ * From user space this takes four system calls and the scheduler's good will: the dispatcher wakes and then
+ * sleeps or makes way, the thread wakes the dispatcher and then sleeps. Here each side is one call. The
+ * calling thread is off the core before the other is chosen, and yield_to() tells the scheduler which thread
+ * is next, in case others want the core as well.
  *
- * No wake-up is lost: posts, who sleeps at a slot and who has given its core away are read and written under the group's lock, and
- * a thread that is about to sleep has said so in its state before it lets go of the lock.
+ * No wake-up is lost: posts, the sleeper of a slot and the dispatcher that has given its core away are read
+ * and written under the group's lock, and a thread that is about to sleep has said so in its state before it
+ * releases the lock.
  */
 #include <linux/fs.h>
 #include <linux/hrtimer.h>

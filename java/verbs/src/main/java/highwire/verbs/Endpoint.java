@@ -6,8 +6,8 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * The data of a queue pair that its peer needs. Its text is {@code qpn-psn@address}, as in {@code
- * 00abcd-123456@127.83.20.7}, the same that Highwire's programs in other languages print and read.
+ * The data of a queue pair that its peer needs. Its text is {@code qpn-psn@address}, as in
+ * {@code 00abcd-123456@127.83.20.7}, the same that Highwire's programs in other languages print and read.
  * Applications may exchange it in any way.
  *
  * @param address the device

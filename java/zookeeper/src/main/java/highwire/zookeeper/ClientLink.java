@@ -265,8 +265,8 @@ public final class ClientLink implements AutoCloseable {
     }
 
     /**
-     * Takes the messages that have come, or else lets others run. Called by the thread for which {@link
-     * #beginLook} was true.
+     * Takes the messages that have come, or else lets others run. Called by the thread to which {@link
+     * #beginLook} returned true.
      *
      * @param receiver gets the frames that are complete
      * @return false when it is time to end

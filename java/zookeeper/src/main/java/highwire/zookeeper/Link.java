@@ -25,11 +25,11 @@ import java.util.Arrays;
 import java.util.Queue;
 
 /**
- * A stream of bytes each way between two ends: an RC queue pair, receives of one size, and SENDs of at most what the peer's receives hold; or {@link Mailbox}es, where both ends have
- * the same engine.
+ * A stream of bytes each way between two ends: an RC queue pair, receives of one size, and SENDs of at most
+ * the size of the peer's receives; or {@link Mailbox}es, if both ends have the same engine.
  *
- * <p>Receives complete into a queue of the owner's, sends into one of the link's own, which reports only while something waits for room. Any thread sends; one
- * thread takes what came.
+ * <p>Receives complete into a queue of the owner's, sends into one of the link's own, which reports only
+ * while bytes wait for room. Any thread sends; one thread takes the messages.
  */
 public final class Link implements AutoCloseable {
     /** The number of a receive is the link's times this, and the receive's place. */

@@ -34,7 +34,7 @@ public interface Echo {
         String introduction();
 
         /**
-         * Learns who the client is, before it sends anything.
+         * Learns the client's introduction, before it sends anything.
          *
          * @param client how it introduced itself
          * @throws Exception it does not work here

@@ -11,7 +11,7 @@ abstract class Turns implements Echo.Client {
      * Sends a message with this number in it and waits until it is back.
      *
      * @param number of the message
-     * @return the number in what came back
+     * @return the number in the returned message
      */
     abstract int exchange(int number) throws Exception;
 

@@ -15,8 +15,10 @@ import java.util.Random;
 import org.HdrHistogram.Histogram;
 
 /**
- * GETs of one client at a time, in turns: by READ from our memcached, and over TCP from ours and from the one in C. A table in Markdown: points of the distribution, GETs per second, and what the
- * server takes of a processor for each. {@code -Dhighwire.program} is the program that serves, {@code -Dhighwire.memcached} the memcached in C, {@code -Dhighwire.gets} how many are counted for each client.
+ * GETs of one client at a time, in turns: by READ from Highwire's memcached, and over TCP from that one and
+ * from the one in C. A table in Markdown: points of the distribution, GETs per second, and the server's
+ * processor time for each. {@code -Dhighwire.program} is the program that serves, {@code
+ * -Dhighwire.memcached} the memcached in C, {@code -Dhighwire.gets} how many are counted for each client.
  */
 public final class Gets {
     private static final int KEYS = 10_000;

@@ -18,7 +18,7 @@ public abstract class SVCPostRecv implements StatefulVerbCall<SVCPostRecv> {
 
     /** A serialised receive. */
     public interface RecvWRMod {
-        /** @return what comes back in its completion. */
+        /** @return the number that its completion gives back. */
         long getWr_id();
     }
 }

@@ -6,9 +6,12 @@ import org.apache.hadoop.io.Writable;
 import org.apache.hadoop.ipc.protobuf.RpcHeaderProtos.RpcResponseHeaderProto.RpcStatusProto;
 import org.apache.hadoop.security.UserGroupInformation;
 
-/** A call as Hadoop's services see it: who calls, from where, and whether it was seen before. Its answer may have to wait, for the edit log for example. */
+/**
+ * A call as Hadoop's services see it: the caller, its address, and whether the call was seen before. Its
+ * answer may have to wait, for the edit log for example.
+ */
 final class HighwireCall extends Server.Call {
-    /** Who calls. */
+    /** The caller. */
     record Caller(UserGroupInformation user, byte[] clientId, InetAddress address) {}
 
     private final Caller caller;
