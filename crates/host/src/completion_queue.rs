@@ -390,24 +390,36 @@ impl CompletionQueue {
             engine.pump();
             let sink = engine.cq(inner.id).expect("the queue lives as long as this value");
             sink.ring.publish_release();
-            if consumer.observe_available_acquire().unwrap_or(0) > layout.slot_count() as u64 {
+            let waiting = consumer.observe_available_acquire().unwrap_or(0);
+            if waiting > layout.slot_count() as u64 {
                 return Err(CreateError::CompletionsWait);
             }
+            // Completions are counted anew. An event is still owed for those that none has reported.
+            let (told_before, urgent_before) =
+                (inner.notifier.told.all.load(Ordering::Relaxed), sink.ring.urgent());
+            let (mut number, mut told) = (consumer.observed() - waiting, 0);
             while let Ok(Some(cqe)) = consumer.poll() {
-                if keep(&cqe) {
-                    let _ = producer.push(&cqe);
+                number += 1;
+                if !keep(&cqe) {
+                    continue;
+                }
+                let _ = producer.push(&cqe);
+                if number <= told_before {
+                    told = producer.pushed();
+                }
+                if number <= urgent_before {
+                    producer.note_urgent();
                 }
             }
             producer.publish_release();
-            // The application was told of these completions already, if it had asked for an event.
+            // Where the queue was armed, the engine has just told of what came.
             producer.take_notification();
             if let Some(what) = consumer.armed() {
                 let _ = fresh.arm(what);
             }
             inner.overruns.fetch_add(consumer.overruns(), Ordering::Relaxed);
             inner.capacity.store(layout.slot_count() as u32, Ordering::Relaxed);
-            // Completions are counted anew, and no event is owed for them.
-            inner.notifier.told.all.store(producer.pushed(), Ordering::Relaxed);
+            inner.notifier.told.all.store(told, Ordering::Relaxed);
             inner.notifier.told.urgent.store(producer.urgent(), Ordering::Relaxed);
             (sink.ring, *consumer) = (producer, fresh);
             engine.forget_numbers(inner.id);

@@ -193,6 +193,51 @@ fn a_queue_tells_once_of_what_came_between_the_last_look_and_the_arming() {
     }
 }
 
+/// Of what waits when a queue is resized, a program is told as if it had not been.
+#[test]
+fn a_queue_that_is_resized_still_tells_once_of_what_it_has_not_told() {
+    for link in LINKS {
+        let setup = Setup::new(Service::Rc, link).engine(Engine::Both);
+        let (a, b) = (setup.end(), setup.end());
+        let Told { qp, cq, channel } = setup.told(&b, 7);
+        setup.join(&a.qp, &qp);
+        let send = |wr_id, solicited| {
+            qp.post_recv(&RecvWr { wr_id, sges: &[] }).expect("posts");
+            let flags = SendFlags { solicited, ..SendFlags::SIGNALED };
+            a.qp.post_send(&[SendWr { flags, ..SendWr::new(wr_id, Operation::Send, &[]) }]).expect("posts");
+            until("the message", || a.cq.poll_one());
+        };
+        let mut capacity = cq.capacity();
+        let mut resize = || {
+            capacity *= 2;
+            cq.resize(capacity).expect("there is memory");
+        };
+        let taken = || cq.poll_one().map(|completion| completion.wr_id);
+        let arm = |what| {
+            cq.request_notify(what).expect("has a channel");
+            channel.try_event()
+        };
+        send(1, false);
+        send(2, false);
+        assert_eq!(taken(), Some(1));
+        resize();
+        assert_eq!((arm(WaitFor::Solicited), arm(WaitFor::Any)), (None, Some(7)), "{link}: of the second");
+        resize();
+        assert_eq!(arm(WaitFor::Any), None, "{link}: it was told");
+        send(3, true);
+        assert_eq!(channel.try_event(), Some(7), "{link}: it was armed all the time");
+        send(4, true);
+        resize();
+        assert_eq!((taken(), taken()), (Some(2), Some(3)));
+        assert_eq!(arm(WaitFor::Solicited), Some(7), "{link}: the fourth was solicited, and is new");
+        assert_eq!((taken(), taken()), (Some(4), None));
+        resize();
+        assert_eq!((arm(WaitFor::Solicited), arm(WaitFor::Any)), (None, None), "{link}: nothing is there");
+        send(5, false);
+        assert_eq!((channel.try_event(), taken()), (Some(7), Some(5)), "{link}: as ever");
+    }
+}
+
 #[test]
 fn events_come_to_the_queue_that_the_object_was_made_with() {
     for link in LINKS {

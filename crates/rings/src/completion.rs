@@ -129,7 +129,13 @@ impl CompletionQueueProducer {
         self.urgent
     }
 
-    /// How many of them the application has taken, read anew; none count if its cursor is impossible.
+    /// Says that the last CQE written is one of a solicited message or of a failure: one that was moved from another ring, where only this
+    /// count told so.
+    pub fn note_urgent(&mut self) {
+        self.urgent = self.ring.filled();
+    }
+
+    /// How many of them the application has taken, freshly looked at; none are counted if its cursor is impossible.
     pub fn observe_taken_acquire(&mut self) -> u64 {
         self.ring.observe_head_acquire().map_or(0, |_| self.ring.given_back())
     }
