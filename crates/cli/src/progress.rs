@@ -20,6 +20,7 @@ pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     is_terminal: bool,
     writes_lines: bool,
+    shows_rate: bool,
 }
 
 impl Progress {
@@ -34,10 +35,17 @@ impl Progress {
             bar: None,
             is_terminal,
             writes_lines: false,
+            shows_rate: false,
         }
     }
 
-    /// For commands of hours: without a terminal, a line per minute on standard error.
+    /// Also says how many a second there have been so far.
+    pub(crate) fn with_rate(mut self) -> Self {
+        self.shows_rate = true;
+        self
+    }
+
+    /// For what takes hours: without a terminal, a line per minute on standard error.
     pub(crate) fn with_lines(mut self) -> Self {
         self.writes_lines = !self.is_terminal;
         self
@@ -55,8 +63,12 @@ impl Progress {
         self.next_look = now + REDRAW;
         let bar = self.bar.get_or_insert_with(|| {
             let target = ProgressDrawTarget::stderr_with_hz(4);
-            let style = ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} %  {eta} left")
-                .expect("the template is valid");
+            let template = if self.shows_rate {
+                "{msg} {wide_bar} {percent:>3} %  {per_sec}, {eta} left"
+            } else {
+                "{msg} {wide_bar} {percent:>3} %  {eta} left"
+            };
+            let style = ProgressStyle::with_template(template).expect("the template is valid");
             ProgressBar::with_draw_target(Some(self.total), target)
                 .with_style(style)
                 .with_message(self.title)
@@ -74,7 +86,12 @@ impl Progress {
             left if left < 5_400.0 => format!("{:.0} min", left / 60.0),
             left => format!("{:.1} h", left / 3_600.0),
         };
-        eprintln!("{}: {:.1} %, {left} left", self.title, 100.0 * share);
+        let rate = if self.shows_rate {
+            format!(", {:.0} a second", done as f64 / (now - self.started).as_secs_f64().max(1e-9))
+        } else {
+            String::new()
+        };
+        eprintln!("{}: {:.1} %{rate}, {left} left", self.title, 100.0 * share);
     }
 }
 

@@ -69,43 +69,58 @@ fn every_server_answers() {
     assert!(rows.iter().all(|row| row["per_second"].as_f64() > Some(0.0)), "{rows:?}");
 }
 
-#[test]
-fn a_soak_loses_nothing() {
-    let soak = ["bench", "wake", "--soak", "20000", "--threads", "1,16", "--patience", "60"];
-    let output = highwire(soak).output().expect("it starts");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("20000 events, 20000 answers, none lost"), "{text}");
+fn soak(args: &[&str]) -> (bool, String) {
+    let output = highwire([&["bench", "wake", "--soak"], args].concat()).output().expect("it starts");
+    let text =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    (output.status.success(), text)
 }
 
 #[test]
-fn a_soak_goes_on_where_its_record_ends() {
-    let record = std::env::temp_dir().join(format!("highwire-soaked-{}.json", std::process::id()));
-    let soak = |events: &str| {
-        let words =
-            ["bench", "wake", "--soak", events, "--threads", "4", "--strategy", "event", "--patience", "60"];
-        let output = highwire(words).arg("--record").arg(&record).output().expect("it starts");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).into_owned()
+fn a_soak_loses_nothing_and_says_how_events_were_found() {
+    let (is_well, text) = soak(&["20000", "--threads", "1,16", "--patience", "60"]);
+    assert!(is_well && text.contains("20000 events, 20000 taken, no wake-up lost, in 5 turns"), "{text}");
+    for strategy in ["event", "dispatcher", "leader-follower", "affine", "adaptive"] {
+        assert!(text.contains(&format!("  {strategy:<16}{:>14}", 4000)), "{strategy}: {text}");
+    }
+    let (is_well, text) = soak(&["20000", "--threads", "1"]);
+    assert!(!is_well && text.contains("two threads"), "{text}");
+}
+
+#[test]
+fn a_soak_goes_on_where_its_file_ends_and_refuses_that_of_another() {
+    let file = std::env::temp_dir().join(format!("highwire-soaked-{}.json", std::process::id()));
+    let file = file.to_str().expect("a name");
+    let resume = |events: &str, threads: &str| {
+        soak(&[events, "--threads", threads, "--strategy", "event", "--patience", "60", "--resume", file])
     };
-    assert!(soak("300").starts_with("300 events, 300 answers, none lost, in 1 turns"));
-    assert!(soak("500").starts_with("500 events, 500 answers, none lost, in 2 turns"));
-    assert!(
-        soak("500").starts_with("500 events, 500 answers, none lost, in 2 turns"),
-        "there was nothing left to do"
-    );
-    std::fs::remove_file(&record).expect("it was kept");
+    let expect = |events: &str, whole: &str| {
+        let (is_well, text) = resume(events, "4");
+        assert!(is_well && text.contains(whole), "{text}");
+    };
+    expect("300", "300 events, 300 taken, no wake-up lost, in 1 turns");
+    expect("500", "500 events, 500 taken, no wake-up lost, in 2 turns");
+    // There is nothing left to do.
+    expect("500", "500 events, 500 taken, no wake-up lost, in 2 turns");
+    let (is_well, text) = resume("600", "6");
+    assert!(!is_well && text.contains("--seed 0 --threads 4 --depth 64 --strategy event"), "{text}");
+    std::fs::remove_file(file).expect("it was kept");
 }
 
-/// Planted: the thread that finds the hundredth event wakes no other. One event at a time: the next event for
-/// the same thread would wake it for both.
+/// Planted: a thread that sleeps is not told of its event; and a thread arms after its last look. Both are found, and how to play that again.
 #[test]
-fn a_soak_finds_the_event_that_nobody_was_told_of() {
+fn a_soak_finds_the_thread_that_sleeps_though_its_event_is_there() {
     for strategy in ["event", "dispatcher", "affine"] {
-        let soak = ["bench", "wake", "--soak", "1000", "--threads", "4", "--strategy", strategy];
-        let planted = ["--plant-lost", "100", "--patience", "2", "--depth", "1"];
-        let output = highwire([&soak[..], &planted].concat()).output().expect("it starts");
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && text.contains("an event was lost"), "{strategy}: {text}");
+        let common =
+            ["1000000000", "--threads", "16", "--strategy", strategy, "--patience", "2", "--seed", "5"];
+        for planted in [&["--plant-lost", "100"][..], &["--plant-order"]] {
+            let (is_well, text) = soak(&[&common[..], planted].concat());
+            let repeat = format!("--strategy {strategy} --threads 16 --depth 64 --seed ");
+            assert!(
+                !is_well && text.contains("a wake-up was lost") && text.contains(&repeat),
+                "{strategy}, {planted:?}: {text}"
+            );
+        }
     }
 }
 

@@ -1,15 +1,18 @@
 //! Threads that wait, and a source of events: one event, one answer, and the time between them.
 //!
-//! The source stands for a network card and its engine. It leaves an event in a mailbox, as a packet lies in
-//! a ring, and spins until a thread has answered it. A thread that polls takes it from there; if no thread
-//! polls, the source delivers it itself, as an interrupt or a background thread would. It also does so when a
-//! polling thread has not reported for a while that it runs. For a soak it leaves several events at a time.
+//! The source stands for a network card and its engine. It leaves an event in a mailbox, as a packet lies in a ring, and
+//! spins until it is answered. A thread that polls takes it from there; where no thread does, the source delivers it
+//! itself, which is what an interrupt or a background thread would do. It also does so when a polling thread has not said for a
+//! while that it runs.
 //!
-//! A scene is played by threads of this machine or by those of a model ([`Hands`]), with the same code. A
-//! model may have many lanes, each a source and a core of waiting threads.
+//! A scene is played by threads of this machine or by those of a model ([`Hands`]): what they do is the same code. A model may have many
+//! lanes, each a source and a core of waiting threads.
+//!
+//! For a soak, where only the number of events counts, threads pass them to each other without a source ([`Relay`]).
 
 mod hands;
 mod measure;
+mod relay;
 mod source;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -25,6 +28,7 @@ use highwire_wake::{
 
 pub use hands::{Hands, Modelled, Real};
 pub use measure::costs;
+pub use relay::{Lost, Planted, Relay, RelayError, Relayed};
 use source::Source;
 
 /// An event that takes this long is lost, unless the caller says otherwise.
@@ -32,9 +36,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a source leaves the threads alone after an answer, unless told otherwise: threads that sleep are
 /// asleep by then.
 pub const PAUSE: Duration = Duration::from_micros(12);
-/// The most events of a source that are under way at a time.
-pub const DEPTH_MAX: usize = 64;
-/// No thread has this number.
+/// The number of no thread.
 const NOBODY: u32 = u32::MAX;
 /// Real-time priorities: a thread that a dispatcher wakes runs before the dispatcher.
 const DISPATCHER_PRIORITY: Priority = 1;
@@ -93,7 +95,7 @@ pub enum Seats {
 /// The result of a scene.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
-    /// Nanoseconds from event to answer; if several are under way, to the last answer of them.
+    /// Nanoseconds from event to answer.
     pub times: Histogram<u64>,
     /// The number of events.
     pub events: u64,
@@ -108,13 +110,11 @@ pub struct Care {
     pub patience: Duration,
     /// Planted: the thread that finds this event wakes no other. There is no event zero.
     pub untold: u64,
-    /// Events of a source that are under way at a time, at most [`DEPTH_MAX`].
-    pub depth: usize,
 }
 
 impl Default for Care {
     fn default() -> Care {
-        Care { patience: PATIENCE, untold: 0, depth: 1 }
+        Care { patience: PATIENCE, untold: 0 }
     }
 }
 
@@ -169,8 +169,8 @@ struct Shared {
 /// The state of one source.
 #[repr(align(128))]
 struct Lane {
-    /// The threads for which the events under way are, until a thread delivers them.
-    mailboxes: Vec<AtomicU32>,
+    /// The thread that the event under way is for, until a thread delivers it.
+    mailbox: AtomicU32,
     answers: AtomicU64,
     hog_ns: AtomicU64,
 }
@@ -219,7 +219,7 @@ impl Shared {
             None => scene.strategy.make(),
         });
         let lane = || Lane {
-            mailboxes: (0..care.depth.clamp(1, DEPTH_MAX)).map(|_| AtomicU32::new(NOBODY)).collect(),
+            mailbox: AtomicU32::new(NOBODY),
             answers: AtomicU64::new(0),
             hog_ns: AtomicU64::new(0),
         };
@@ -248,21 +248,10 @@ impl Shared {
         if self.stations.len() == 1 { 0..self.lanes.len() } else { station..station + 1 }
     }
 
-    /// Delivers the lane's events to their threads. `is_near`: on the core of the source.
+    /// Takes the lane's event to the thread that it is for. `is_near`: on the core of the source.
     fn deliver(&self, lane: usize, is_near: bool) -> Turn {
         world::step(Step::Turn);
-        let mut all = Turn::Idle;
-        for mailbox in &self.lanes[lane].mailboxes {
-            match self.deliver_from(mailbox, is_near) {
-                Turn::Woke => all = Turn::Woke,
-                Turn::Worked if all == Turn::Idle => all = Turn::Worked,
-                _ => {}
-            }
-        }
-        all
-    }
-
-    fn deliver_from(&self, mailbox: &AtomicU32, is_near: bool) -> Turn {
+        let mailbox = &self.lanes[lane].mailbox;
         if mailbox.load(Ordering::Relaxed) == NOBODY {
             return Turn::Idle;
         }

@@ -46,7 +46,6 @@ impl Source<'_> {
         let (begin, own_before) = (world::now(), thread_time());
         let waiting_before = *shared.waiting_before.get_or_init(|| shared.waiting_time());
         let in_lane = u64::from((scene.threads - self.lane as u32).div_ceil(scene.lanes));
-        let depth = shared.lanes[self.lane].mailboxes.len() as u64;
         let mut count = 0;
         loop {
             let is_done = match until {
@@ -56,17 +55,10 @@ impl Source<'_> {
             if is_done {
                 break;
             }
-            let mut whose = || {
-                let place = if scene.is_own { 0 } else { rng.next_u64() % in_lane };
-                self.lane as u32 + place as u32 * scene.lanes
-            };
-            let at_once = match until {
-                Until::Time(_) => depth,
-                Until::Events(events) => depth.min(events - count),
-            };
-            let time = self.send(at_once as usize, &mut whose, count + at_once)?;
+            let place = if scene.is_own { 0 } else { rng.next_u64() % in_lane };
+            let time = self.send(self.lane as u32 + place as u32 * scene.lanes, count + 1)?;
             times.record(time.as_nanos() as u64).expect("it grows");
-            count += at_once;
+            count += 1;
             if matches!(until, Until::Time(_)) {
                 self.pause();
             }
@@ -76,18 +68,11 @@ impl Source<'_> {
         Ok(Outcome { times, events: count, cpu: shared.waiting_time().saturating_sub(waiting_before) })
     }
 
-    /// Sends this many events at once, and waits until all sent so far are answered.
-    fn send(
-        &self,
-        events: usize,
-        whose: &mut dyn FnMut() -> u32,
-        answers: u64,
-    ) -> Result<Duration, PlayError> {
+    /// One event, until all are answered that there have been.
+    fn send(&self, whose: u32, answers: u64) -> Result<Duration, PlayError> {
         let (shared, lane) = (self.shared, &self.shared.lanes[self.lane]);
         let begin = world::now();
-        for mailbox in &lane.mailboxes[..events] {
-            mailbox.store(whose(), Ordering::Release);
-        }
+        lane.mailbox.store(whose, Ordering::Release);
         let mut heard = (self.beats(), begin);
         let mut turns = 0u32;
         while lane.answers.load(Ordering::Acquire) < answers {

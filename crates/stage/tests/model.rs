@@ -100,7 +100,7 @@ fn every_event_is_answered_under_every_strategy() {
 #[test]
 fn an_event_that_nobody_is_told_of_is_found_to_be_lost() {
     for strategy in [Strategy::Event, Strategy::Dispatcher, Strategy::Affine] {
-        let care = Care { patience: Duration::from_millis(50), untold: 30, ..Care::default() };
+        let care = Care { patience: Duration::from_millis(50), untold: 30 };
         let outcome = played(scene(strategy, 1, 4), COSTS, Until::Events(100), 3, care);
         assert!(matches!(outcome, Err(PlayError::Lost(_))), "{strategy}: {outcome:?}");
     }

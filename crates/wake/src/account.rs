@@ -112,6 +112,11 @@ impl Figures {
         &self.0
     }
 
+    /// Waits whose event the waiting thread found by itself, polling.
+    pub fn own(&self) -> u64 {
+        self.0[Kind::Own as usize]
+    }
+
     /// Waits that have ended.
     pub fn waits(&self) -> u64 {
         self.0[..4].iter().sum()

@@ -54,7 +54,7 @@ pub(super) const ALL: &[Step] = &[
     long("witnesses", "Porcupine finds each key of simulated histories linearizable", witnesses::step),
     long("rtl", "the nanoPU's blocks in SystemVerilog do what the model does, cycle by cycle", rtl_blocks),
     long("wake-model", "no wake-up is lost in any modelled interleaving", wake_model),
-    long("wake-soak", "none of a million events for threads that wait is lost", wake_soak),
+    long("wake-soak", "no wake-up is lost among a million events for threads that sleep", wake_soak),
     long("models", "loom finds no interleaving that breaks the tables", models),
     long("miri", "Miri finds no undefined behaviour", miri),
     long("fuzz", "every fuzz target, briefly", fuzz::step),
@@ -212,7 +212,7 @@ fn wake_model(log: &Log) -> Result<Tally> {
 /// A command of the page about waiting runs the long one, of a billion.
 fn wake_soak(log: &Log) -> Result<Tally> {
     let program = "run --quiet --package highwire-cli --bin highwire --";
-    let line = Line::cargo(program).words("bench wake --soak 1000000 --threads 1,16,64 --patience 60");
+    let line = Line::cargo(program).words("bench wake --soak 1000000 --threads 2,16,64 --patience 60");
     Ok(Tally::one(line.run_logged(log)?))
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 use highwire_link::floor::allowed_cores;
-use highwire_stage::{Care, DEPTH_MAX, Outcome, PATIENCE, Real, Scene, Until, play};
+use highwire_stage::{Care, Outcome, PATIENCE, Real, Scene, Until, play};
 use highwire_wake::Strategy;
 use serde::Serialize;
 
@@ -37,8 +37,12 @@ which takes permission. Strategies take turns, so a busy machine is equally busy
 Examples:
   highwire bench wake --quick
   highwire bench wake --threads 1,128 --strategy event,leader-follower --json
-  highwire bench wake --soak 1000000000 --threads 16,64   no times: is every one of so many events answered?
-  highwire bench wake --soak 1000000000 --record soak.json    the same in pieces: it may be ended at any time, and goes on where it was"
+  highwire bench wake --soak 1000000 --threads 2,16,64   no times: is a wake-up lost among so many events?
+  highwire bench wake --soak 1000000000 --resume soak.json    the same in pieces: it may be ended at any time, and goes on where it was
+
+A soak has no source: threads on both cores pass events to each other, and each has one under way at most. Strategies, numbers of threads, and
+whether these keep to a core take turns of a million events or ten seconds, each with a seed of its own. A thread that sleeps for longer than the patience
+though its event is under way has lost it: the soak ends, and says how to play that turn again."
 )]
 pub(crate) struct Args {
     /// Waiting threads.
@@ -60,20 +64,26 @@ pub(crate) struct Args {
     /// Milliseconds of a turn.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     turn_ms: u64,
-    /// Send so many events to random threads, without a pause, under every strategy that sleeps, and fail if one is lost.
-    #[arg(long, value_name = "EVENTS")]
+    /// Have threads pass so many events to each other under every strategy that sleeps, and fail if a wake-up is lost.
+    #[arg(long, value_name = "EVENTS", conflicts_with_all = ["quick", "json", "markdown"], value_parser = clap::value_parser!(u64).range(1..))]
     soak: Option<u64>,
-    /// Keep count of the events in a file, and go on from there.
+    /// Keep in this file how far the soak is, and go on there if the file exists.
     #[arg(long, value_name = "FILE", requires = "soak")]
-    record: Option<PathBuf>,
-    /// Events of the soak that are under way at a time.
-    #[arg(long, requires = "soak", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=DEPTH_MAX as u64))]
-    depth: u64,
-    /// Plant a lost wake-up: nobody is told of this event of each turn of the soak.
+    resume: Option<PathBuf>,
+    /// Events of the soak that are under way at a time; at most half as many as threads.
+    #[arg(long, requires = "soak", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=2048))]
+    depth: u32,
+    /// The seed of the soak's first turn.
+    #[arg(long, requires = "soak", default_value_t = 0)]
+    seed: u64,
+    /// Plant a lost wake-up: from this event of a turn on, the next thread that sleeps is not told of its event.
     #[arg(long, value_name = "EVENT", requires = "soak", hide = true)]
     plant_lost: Option<u64>,
-    /// Seconds after which an event is lost.
-    #[arg(long, value_name = "SECONDS", requires = "soak", default_value_t = PATIENCE.as_secs())]
+    /// Plant a wrong order: a waiting thread looks for its event before it arms, and not after.
+    #[arg(long, requires = "soak", hide = true, conflicts_with = "plant_lost")]
+    plant_order: bool,
+    /// Seconds that a thread may sleep while its event is under way.
+    #[arg(long, value_name = "SECONDS", requires = "soak", default_value_t = PATIENCE.as_secs(), value_parser = clap::value_parser!(u64).range(1..))]
     patience: u64,
     /// Print the result as JSON.
     #[arg(long)]
@@ -120,7 +130,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let strategies = if args.strategy.is_empty() { Strategy::ALL.to_vec() } else { args.strategy.clone() };
     if let Some(events) = args.soak {
-        return soak::run(args, &strategies, cores, events);
+        return soak::run(args, &strategies, &cores, events);
     }
     let scenes = scenes(args, &strategies);
     let (rounds, turn_ms) =
