@@ -196,9 +196,10 @@ impl Server {
         Ok(())
     }
 
-    /// The signal that each of them takes for "close your files and end".
+    /// Each of them takes this for "close your files and end". A JVM that a shell started in its background does not hear SIGINT.
     fn end(&self) {
-        let _ = Line::new("kill").words("-INT").arg(self.child.id().to_string()).capture();
+        let signal = if self.kind == Kind::IgniteMemory { "-TERM" } else { "-INT" };
+        let _ = Line::new("kill").arg(signal).arg(self.child.id().to_string()).capture();
     }
 }
 
