@@ -62,6 +62,9 @@ pub enum Planted {
     ArmsLate,
 }
 
+/// How long a thread with [`Planted::ArmsLate`] takes from its last look to its arming.
+const PLANTED_WINDOW: Duration = Duration::from_micros(50);
+
 /// How the events were found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Relayed {
@@ -293,6 +296,8 @@ impl Shared {
         let wrong = || {
             let is_there = looks();
             if has_looked.replace(true) {
+                // Without a pause the window is a few instructions wide, and how soon an event falls into it a matter of luck.
+                std::thread::sleep(PLANTED_WINDOW);
                 arms();
             }
             is_there

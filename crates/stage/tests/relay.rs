@@ -61,7 +61,7 @@ fn a_sleeping_thread_that_is_not_told_is_found() {
     }
 }
 
-/// The window is a few instructions wide: it takes as many events as it takes until one falls into it.
+/// The mistake pauses between the look and the arming, so that an event soon falls into that window.
 #[test]
 fn a_thread_that_looks_before_it_arms_is_found() {
     for strategy in [Strategy::Event, Strategy::Affine] {
