@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{PATIENCE, Setup, Told, until};
+use common::{End, PATIENCE, Setup, Told, until};
 use highwire_host::verbs::{
     AsyncEvent, CompletionStatus, Operation, QpAttr, QpState, RecvWr, RemoteKey, SendFlags, SendWr, Service,
 };
@@ -145,25 +145,51 @@ fn a_queue_armed_for_solicited_completions_sleeps_through_the_others() {
     }
 }
 
+/// A queue pair that sends to one whose queue reports to a channel, with tag 7.
+struct TellingPair {
+    told: Told,
+    /// The receiver's device.
+    _receiver: End,
+    sender: End,
+    _setup: Setup,
+}
+
+impl TellingPair {
+    fn new(link: LinkChoice) -> TellingPair {
+        let setup = Setup::new(Service::Rc, link).engine(Engine::Both);
+        let (sender, receiver) = (setup.end(), setup.end());
+        let told = setup.told(&receiver, 7);
+        setup.join(&sender.qp, &told.qp);
+        TellingPair { told, _receiver: receiver, sender, _setup: setup }
+    }
+
+    /// Sends an empty message, and waits until it has arrived, as it has once the sender has its completion.
+    fn send(&self, wr_id: u64, solicited: bool) {
+        self.told.qp.post_recv(&RecvWr { wr_id, sges: &[] }).expect("posts");
+        let flags = SendFlags { solicited, ..SendFlags::SIGNALED };
+        let request = SendWr { flags, ..SendWr::new(wr_id, Operation::Send, &[]) };
+        self.sender.qp.post_send(&[request]).expect("posts");
+        until("the message", || self.sender.cq.poll_one());
+    }
+
+    fn taken(&self) -> Option<u64> {
+        self.told.cq.poll_one().map(|completion| completion.wr_id)
+    }
+
+    /// Arms the queue. The event, if there is one at once.
+    fn arm(&self, what: WaitFor) -> Option<u64> {
+        self.told.cq.request_notify(what).expect("has a channel");
+        self.told.channel.try_event()
+    }
+}
+
 #[test]
 fn a_queue_tells_once_of_what_came_between_the_last_look_and_the_arming() {
     for link in LINKS {
-        let setup = Setup::new(Service::Rc, link).engine(Engine::Both);
-        let (a, b) = (setup.end(), setup.end());
-        let Told { qp, cq, channel } = setup.told(&b, 7);
-        setup.join(&a.qp, &qp);
-        let send = |wr_id, solicited| {
-            qp.post_recv(&RecvWr { wr_id, sges: &[] }).expect("posts");
-            let flags = SendFlags { solicited, ..SendFlags::SIGNALED };
-            a.qp.post_send(&[SendWr { flags, ..SendWr::new(wr_id, Operation::Send, &[]) }]).expect("posts");
-            // The message has arrived once the sender has its completion.
-            until("the message", || a.cq.poll_one());
-        };
-        let taken = || cq.poll_one().map(|completion| completion.wr_id);
-        let arm = |what| {
-            cq.request_notify(what).expect("has a channel");
-            channel.try_event()
-        };
+        let pair = TellingPair::new(link);
+        let (send, taken, arm) =
+            (|wr_id, solicited| pair.send(wr_id, solicited), || pair.taken(), |what| pair.arm(what));
+        let Told { channel, .. } = &pair.told;
         send(1, false);
         assert_eq!(arm(WaitFor::Solicited), None, "{link}: not solicited");
         assert_eq!(arm(WaitFor::Any), Some(7), "{link}: the program has not seen it");
@@ -197,25 +223,14 @@ fn a_queue_tells_once_of_what_came_between_the_last_look_and_the_arming() {
 #[test]
 fn a_queue_that_is_resized_still_tells_once_of_what_it_has_not_told() {
     for link in LINKS {
-        let setup = Setup::new(Service::Rc, link).engine(Engine::Both);
-        let (a, b) = (setup.end(), setup.end());
-        let Told { qp, cq, channel } = setup.told(&b, 7);
-        setup.join(&a.qp, &qp);
-        let send = |wr_id, solicited| {
-            qp.post_recv(&RecvWr { wr_id, sges: &[] }).expect("posts");
-            let flags = SendFlags { solicited, ..SendFlags::SIGNALED };
-            a.qp.post_send(&[SendWr { flags, ..SendWr::new(wr_id, Operation::Send, &[]) }]).expect("posts");
-            until("the message", || a.cq.poll_one());
-        };
+        let pair = TellingPair::new(link);
+        let (send, taken, arm) =
+            (|wr_id, solicited| pair.send(wr_id, solicited), || pair.taken(), |what| pair.arm(what));
+        let Told { cq, channel, .. } = &pair.told;
         let mut capacity = cq.capacity();
         let mut resize = || {
             capacity *= 2;
             cq.resize(capacity).expect("there is memory");
-        };
-        let taken = || cq.poll_one().map(|completion| completion.wr_id);
-        let arm = |what| {
-            cq.request_notify(what).expect("has a channel");
-            channel.try_event()
         };
         send(1, false);
         send(2, false);
