@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: the tables of docs/performance.md, measured here and now.
 
+mod against;
 mod cores;
 mod java;
 mod loss;
@@ -34,7 +35,8 @@ const PAGE: &str = "docs/performance.md";
   cargo xtask bench --wake --write-docs     waiting threads alone
   cargo xtask bench --cores --write-docs    the model of cores alone: beside this machine, and of more cores
   cargo xtask bench --java --write-docs     Java programs alone
-  cargo xtask bench --store --write-docs    the store alone, beside PostgreSQL, Redis and Valkey")]
+  cargo xtask bench --store --write-docs    the store alone, beside PostgreSQL, Redis and Valkey
+  cargo xtask bench --against 78bdcf31 --runs 9   no slower than that commit? both programs in turns")]
 pub(crate) struct Args {
     /// Rewrite the tables of docs/performance.md.
     #[arg(long)]
@@ -60,6 +62,9 @@ pub(crate) struct Args {
     /// Only the store: TATP, SmallBank and redis-benchmark beside PostgreSQL, Redis and Valkey, which are installed where that is possible.
     #[arg(long, conflicts_with_all = ["nanopu", "rpc", "wake", "cores", "java"])]
     store: bool,
+    /// Only the speed table's cases, beside those of the program as this commit had it: both in turns.
+    #[arg(long, value_name = "COMMIT", value_parser = against::is_commit_name, conflicts_with_all = ["nanopu", "rpc", "wake", "cores", "java", "store"])]
+    against: Option<String>,
 }
 
 /// Measures and prints every table.
@@ -82,6 +87,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     if args.store {
         return store::run(&program, args);
+    }
+    if let Some(earlier) = &args.against {
+        return against::run(&program, earlier, args);
     }
     let speed = speed::measure(&program, args.runs)?;
     println!("{}", speed.to_text());
@@ -150,6 +158,7 @@ mod tests {
             "java",
             "wake",
             "cores",
+            "against",
         ] {
             replace_section(&page, name, "").expect("the section is marked");
         }
