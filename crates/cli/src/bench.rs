@@ -32,7 +32,16 @@ enum What {
     Smallbank(smallbank::Args),
     /// Benchmarks of transactions by the store's own nodes: commits per CPU-second, latencies, aborts, requests per commit.
     Store(store::Args),
-    /// One node of that.
+    /// FaSST's object store by the store's own nodes: reads and writes of drawn keys.
+    #[command(after_help = STORE_HELP)]
+    Objects(store::Options),
+    /// TATP, a telephone network's register, by the store's own nodes.
+    #[command(after_help = STORE_HELP)]
+    Tatp(store::Options),
+    /// YCSB, keys by Zipf's law, by the store's own nodes.
+    #[command(after_help = STORE_HELP)]
+    Ycsb(store::Options),
+    /// One node of those.
     #[command(hide = true)]
     StoreNode(store::NodeArgs),
     /// What threads cost that wait and have nothing to do.
@@ -40,6 +49,15 @@ enum What {
     /// A server with a thread for each connection, under every mode of waiting, beside threads and epoll over TCP.
     Server(server::Args),
 }
+
+/// Below the options of a benchmark that has a name of its own.
+const STORE_HELP: &str = "The same as `highwire bench store --workload NAME`, whose help says what is measured. SmallBank by the nodes' own workers is
+`highwire bench store --workload smallbank`; `highwire bench smallbank` has clients at the nodes' doors.
+
+Examples:
+  highwire bench tatp --half-load
+  highwire bench objects --nodes 4 --reads 4 --writes 2
+  highwire bench ycsb --theta 0,0.5,0.9,0.99 --json";
 
 /// Measures.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
@@ -49,6 +67,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         What::Cores(args) => cores::run(args),
         What::Smallbank(args) => smallbank::run_bench(args),
         What::Store(args) => store::run(args),
+        What::Objects(options) => store::run_workloads(options, &[store::Workload::Objects]),
+        What::Tatp(options) => store::run_workloads(options, &[store::Workload::Tatp]),
+        What::Ycsb(options) => store::run_workloads(options, &[store::Workload::Ycsb]),
         What::StoreNode(args) => store::run_node(args),
         What::Idle(args) => idle::run(args),
         What::Server(args) => server::run(args),

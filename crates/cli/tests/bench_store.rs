@@ -41,6 +41,20 @@ fn every_workload_commits_on_every_node_over_either_link() {
 }
 
 #[test]
+fn each_benchmark_has_a_name_of_its_own() {
+    for (name, words) in
+        [("tatp", &[][..]), ("objects", &["--reads", "3"][..]), ("ycsb", &["--theta", "0.5"][..])]
+    {
+        let words = [&["bench", name], &FEW[2..], words, &["--seconds", "600s", "--json"]].concat();
+        let output = highwire(words).output().expect("it starts");
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        let runs: Value = serde_json::from_slice(&output.stdout).expect("a document");
+        assert_eq!(runs[0]["workload"], name, "{runs}");
+        assert_eq!(runs[0]["problems"], Value::Array(Vec::new()), "{runs}");
+    }
+}
+
+#[test]
 fn with_journals_commits_are_on_disks_and_nothing_is_left_there_in_the_end() {
     let parent = std::env::temp_dir().join(format!("highwire-bench-data-{}", std::process::id()));
     std::fs::create_dir_all(&parent).expect("a folder");

@@ -42,6 +42,13 @@ pub(super) struct Args {
     /// What to run.
     #[arg(long, value_delimiter = ',', default_values_t = [Workload::Tatp])]
     workload: Vec<Workload>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Options of every benchmark by the nodes' own workers, and of `highwire bench tatp` and the others by name.
+#[derive(Debug, clap::Args)]
+pub(super) struct Options {
     /// Nodes, each a process.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=16))]
     nodes: u16,
@@ -106,7 +113,7 @@ pub(super) struct Args {
 
 /// A benchmark, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Workload {
+pub(super) enum Workload {
     /// A telephone network's register.
     Tatp,
     /// A bank with few customers that are in most transactions.
@@ -155,7 +162,7 @@ struct Load {
     rate: Option<f64>,
 }
 
-impl Args {
+impl Options {
     fn check(&self) -> Result<()> {
         if self.replicas > self.nodes {
             return Err(usage(format!(
@@ -212,10 +219,15 @@ impl Args {
     }
 }
 
-/// Measures.
+/// Measures what `--workload` lists.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    run_workloads(&args.options, &args.workload)
+}
+
+/// Measures these, in turn.
+pub(super) fn run_workloads(args: &Options, workloads: &[Workload]) -> Result<ExitCode> {
     args.check()?;
-    let runs = args.workload.iter().map(|&workload| measure(args, workload)).collect::<Result<Vec<Run>>>()?;
+    let runs = workloads.iter().map(|&workload| measure(args, workload)).collect::<Result<Vec<Run>>>()?;
     let mut console = Console::new();
     match (args.json, args.markdown) {
         (true, _) => console.json(&runs)?,
@@ -227,7 +239,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// One benchmark on a cluster of its own.
-fn measure(args: &Args, workload: Workload) -> Result<Run> {
+fn measure(args: &Options, workload: Workload) -> Result<Run> {
     let loads = args.loads(workload);
     let mut cluster = Cluster::start(args, loads[0].benchmark)?;
     let memory = cluster.populate(loads[0].benchmark)?;

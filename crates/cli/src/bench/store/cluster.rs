@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::progress::Progress;
 
 use super::super::served::{Folder, free_ports};
-use super::Args;
+use super::Options;
 use super::node::{Answer, Order, Usage};
 
 /// How long the nodes may take until all serve.
@@ -79,7 +79,7 @@ impl Cluster {
     }
 
     /// Starts the cluster and waits until it serves.
-    pub(super) fn start(args: &Args, benchmark: Benchmark) -> Result<Cluster> {
+    pub(super) fn start(args: &Options, benchmark: Benchmark) -> Result<Cluster> {
         let port = free_ports(args.nodes)?;
         let folder = Folder::new("bench")?;
         let mut text = format!(
