@@ -9,7 +9,7 @@ use crate::core::{Core, Execution, Outgoing, Step};
 use crate::counters::Counters;
 use crate::error::{AddPeerError, SpawnError};
 use crate::executor::{Executor, Running};
-use crate::handler::{Action, Handlers, NestedRequest, Request, Response, status};
+use crate::handler::{Action, Handler, Handlers, NestedRequest, Request, Response, status};
 use crate::nested::Collector;
 use crate::wire::{
     HEADER_LEN, MESSAGE_BYTES_MAX, MESSAGE_HEADER_LEN, Message, Messages, emit_message_header,
@@ -95,6 +95,14 @@ impl Endpoint {
     pub fn set_fenced(&mut self, request: RequestType, is_fenced: bool) {
         if let Some(handler) = self.handlers.get(request.0) {
             handler.is_fenced = is_fenced;
+        }
+    }
+
+    /// Shows requests of a registered type to `look` before the first request of their batch is executed: it
+    /// can fetch from memory what the handler will read, for all of them at the same time.
+    pub fn look_ahead(&mut self, request: RequestType, look: impl FnMut(&[u8]) + 'static) {
+        if let Some(handler) = self.handlers.get(request.0) {
+            handler.ahead = Some(Box::new(look));
         }
     }
 
@@ -240,6 +248,13 @@ impl Endpoint {
             core.counters.handled += u64::from(execution.count);
             core.fence
         };
+        if execution.count > 1 {
+            for message in messages.clone() {
+                if let Some(Handler { ahead: Some(look), .. }) = self.handlers.get(message.tag) {
+                    look(message.bytes);
+                }
+            }
+        }
         while let Some(message) = messages.next() {
             if self.handlers.is_nested(message.tag) {
                 return self.execute_nested(&execution, own_fence, &response, message, messages);

@@ -97,6 +97,7 @@ pub struct NestedRequest {
 pub(crate) type NestedFuture = Pin<Box<dyn Future<Output = Vec<u8>>>>;
 
 type PlainFn = dyn FnMut(&Request<'_>, &mut Response<'_>);
+pub(crate) type AheadFn = dyn FnMut(&[u8]);
 type NestedFn = dyn FnMut(Worker, NestedRequest) -> NestedFuture;
 
 pub(crate) enum Action {
@@ -108,6 +109,8 @@ pub(crate) struct Handler {
     pub(crate) action: Action,
     /// It runs only for requests of this node's own configuration.
     pub(crate) is_fenced: bool,
+    /// Sees all requests of a batch before the first is executed.
+    pub(crate) ahead: Option<Box<AheadFn>>,
 }
 
 /// The handlers of an endpoint, by type.
@@ -129,7 +132,7 @@ impl Handlers {
 
     pub(crate) fn set(&mut self, request_type: RequestType, action: Action) {
         let is_fenced = self.by_type[usize::from(request_type.0)].as_ref().is_some_and(|h| h.is_fenced);
-        self.by_type[usize::from(request_type.0)] = Some(Handler { action, is_fenced });
+        self.by_type[usize::from(request_type.0)] = Some(Handler { action, is_fenced, ahead: None });
     }
 
     /// Whether requests of a type run as workers.

@@ -195,3 +195,40 @@ fn names_and_slots_are_used_again_whatever_became_of_their_parcels() {
         assert_eq!(wait(&mut net, 0).1, [(b"again".to_vec(), Ok(b"again".to_vec()))]);
     }
 }
+
+/// What a receiver did with requests, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Did {
+    Looked(Vec<u8>),
+    Executed(Vec<u8>),
+}
+
+#[test]
+fn a_batch_is_looked_at_before_its_first_request_is_executed_and_a_lone_request_is_not() {
+    let mut net = Net::new(2, 5, |_| ());
+    let done = Rc::<RefCell<Vec<Did>>>::default();
+    let (looked, executed) = (Rc::clone(&done), Rc::clone(&done));
+    net.endpoint(1).register(COUNT, move |request, response| {
+        executed.borrow_mut().push(Did::Executed(request.bytes.to_vec()));
+        response.write(request.bytes);
+    });
+    net.endpoint(1).look_ahead(COUNT, move |bytes| looked.borrow_mut().push(Did::Looked(bytes.to_vec())));
+    for requests in [&[b"a".as_slice(), b"bc", b"d"] as &[&[u8]], &[b"alone"]] {
+        let mut parcel = net.endpoint(0).parcel(Node(1));
+        for bytes in requests {
+            parcel.add(COUNT, bytes).expect("it is short");
+        }
+        // Requests of other types are none of its business.
+        parcel.add(ECHO, b"echo").expect("it is short");
+        parcel.send(None);
+        assert_eq!(wait(&mut net, 0).1.len(), requests.len() + 1);
+        let looks = requests.iter().map(|bytes| Did::Looked(bytes.to_vec()));
+        let runs = requests.iter().map(|bytes| Did::Executed(bytes.to_vec()));
+        assert_eq!(done.take(), looks.chain(runs).collect::<Vec<_>>());
+    }
+    let mut parcel = net.endpoint(0).parcel(Node(1));
+    parcel.add(COUNT, b"alone").expect("it is short");
+    parcel.send(None);
+    wait(&mut net, 0);
+    assert_eq!(done.take(), [Did::Executed(b"alone".to_vec())]);
+}

@@ -52,12 +52,11 @@ pub(crate) fn serve_durably(rpc: &mut Rpc, shared: &Rc<Shared>) {
 
 /// Lets the node answer other nodes' requests.
 pub(crate) fn serve(rpc: &mut Rpc, shared: &Rc<Shared>) {
+    let expecting = Rc::clone(shared);
     let shared = Rc::clone(shared);
     let mut answer = Vec::new();
     rpc.register(DELIVER, move |request, response| {
-        // Read after the request has come, or a lease that ended while this thread was stopped would still
-        // seem to hold.
-        let now = shared.clock.now_ns();
+        let now = shared.arrival_ns();
         answer.clear();
         answer.push(ANSWER);
         let mut node = shared.node.borrow_mut();
@@ -66,6 +65,7 @@ pub(crate) fn serve(rpc: &mut Rpc, shared: &Rc<Shared>) {
             None => response.write(&[NOT_NOW]),
         }
     });
+    rpc.look_ahead(DELIVER, move |request| expecting.node.borrow().expect_request(request));
 }
 
 /// Requests on their way.
@@ -113,11 +113,11 @@ struct Again {
 
 impl Backlog {
     /// Hands the node its answers. Returns whether there were any.
-    pub(crate) fn receive(&mut self, rpc: &mut Rpc, shared: &Shared) -> bool {
-        let mut now = None;
+    /// All have come before `now_ns`.
+    pub(crate) fn receive(&mut self, rpc: &mut Rpc, shared: &Shared, now_ns: u64) -> bool {
+        let mut any = false;
         while let Some(parcel) = rpc.take_parcel() {
-            // All parcels had come before this turn: reading the clock once does no harm.
-            let now_ns = *now.get_or_insert_with(|| shared.clock.now_ns());
+            any = true;
             let place = self.under_way.get_mut(parcel.id().0 as usize);
             let Some(call) = place.and_then(Option::take) else { continue };
             let UnderWay { to, mut tickets, is_reliable, pause_ns } = call;
@@ -138,7 +138,7 @@ impl Backlog {
             tickets.clear();
             self.spare.push(tickets);
         }
-        now.is_some()
+        any
     }
 
     /// Sends the node's messages; those to one node go together. Returns whether there were any.

@@ -428,6 +428,7 @@ impl Drive {
         let mut idle = Idle::default();
         loop {
             let Some(mut has_worked) = self.take_commands() else { return };
+            self.shared.begin_turn();
             has_worked |= self.rpc.poll();
             has_worked |= self.turn();
             if has_worked {
@@ -518,7 +519,7 @@ impl Drive {
             let _ = self.operations.send(operation);
         }
         self.shared.milestones.borrow_mut().look(&self.shared.node.borrow(), self.shared.f, now);
-        let has_received = self.backlog.receive(&mut self.rpc, &self.shared);
+        let has_received = self.backlog.receive(&mut self.rpc, &self.shared, now);
         let has_events = self.shared.deliver_events();
         if has_events {
             // Workers go on at once: their requests leave with the messages of this turn.

@@ -12,7 +12,7 @@ use highwire_stdx::Rng;
 use highwire_txn::{
     AbortReason, Event, Key, Mode, Node, Phase, RangeRow, TableId, TransactionError, Version,
 };
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
@@ -24,6 +24,8 @@ pub(crate) const ROWS: TableId = TableId(0);
 pub(crate) struct Shared {
     pub(crate) node: RefCell<Node>,
     pub(crate) clock: Clock,
+    /// A time after the arrival of the requests that this turn has taken from the network; 0: not read yet.
+    arrival_ns: Cell<u64>,
     pub(crate) rng: RefCell<Rng>,
     pub(crate) f: usize,
     workers: RefCell<Workers>,
@@ -69,6 +71,7 @@ impl Shared {
         Rc::new(Shared {
             node: RefCell::new(node),
             clock: Clock,
+            arrival_ns: Cell::new(0),
             f,
             rng: RefCell::new(Rng::new(seed)),
             workers: RefCell::new(workers),
@@ -76,6 +79,21 @@ impl Shared {
             outcomes: RefCell::default(),
             milestones: RefCell::default(),
         })
+    }
+
+    /// A turn begins: requests that it takes from the network may have arrived just now.
+    pub(crate) fn begin_turn(&self) {
+        self.arrival_ns.set(0);
+    }
+
+    /// The time for requests from the network. It is read after the first request of a turn has been taken,
+    /// and a turn takes them all at once. A time from before their arrival would not do: a lease that ended
+    /// while this thread was stopped would still seem to hold.
+    pub(crate) fn arrival_ns(&self) -> u64 {
+        if self.arrival_ns.get() == 0 {
+            self.arrival_ns.set(self.clock.now_ns());
+        }
+        self.arrival_ns.get()
     }
 
     /// Waits until the node's disk has an answer's promise. `false`: it never will.
@@ -111,8 +129,8 @@ impl Shared {
                 self.end_orphan(worker);
             } else {
                 seat.event = Some(event);
-                if let Some(waker) = seat.waker.take() {
-                    waker.wake();
+                if let Some(waker) = &seat.waker {
+                    waker.wake_by_ref();
                 }
             }
         }
@@ -134,7 +152,8 @@ impl Shared {
 
     fn give_back(&self, worker: u16) {
         let mut workers = self.workers.borrow_mut();
-        workers.seats[usize::from(worker)] = Seat::default();
+        let seat = &mut workers.seats[usize::from(worker)];
+        (seat.is_orphan, seat.event) = (false, None);
         workers.free.push(worker);
         if let Some(waker) = workers.waiting.pop_front() {
             waker.wake();
@@ -314,7 +333,11 @@ impl Session {
             match seat.event.take() {
                 Some(event) => Poll::Ready(event),
                 None => {
-                    seat.waker = Some(cx.waker().clone());
+                    // A task that goes on in the same seat has left its waker there.
+                    match &mut seat.waker {
+                        Some(waker) => waker.clone_from(cx.waker()),
+                        none => *none = Some(cx.waker().clone()),
+                    }
                     Poll::Pending
                 }
             }
@@ -329,7 +352,7 @@ impl Drop for Session {
         {
             let mut workers = shared.workers.borrow_mut();
             let seat = &mut workers.seats[usize::from(self.worker)];
-            (seat.is_orphan, seat.event, seat.waker) = (true, None, None);
+            (seat.is_orphan, seat.event) = (true, None);
         }
         shared.end_orphan(self.worker);
     }

@@ -24,7 +24,7 @@ use crate::configuration::Configuration;
 use crate::defect::planted;
 use crate::id::{Key, NodeId, TableId, Txid};
 use crate::journal::Journal;
-use crate::message::{Packet, Request, Response};
+use crate::message::{Packet, Request, Response, key_of};
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::worker::{AbortReason, Worker};
@@ -205,6 +205,8 @@ pub struct Node {
     outgoing: outbox::Outbox,
     /// Empty: memory for a phase's requests.
     requests: Vec<(usize, TableId, Key, Request)>,
+    /// Empty: memory for a list of nodes.
+    replicas: Vec<NodeId>,
     events: VecDeque<Event>,
     /// The journal, if this node keeps one on a disk.
     journal: Option<Journal>,
@@ -271,6 +273,7 @@ impl Node {
             parked: Vec::new(),
             outgoing: outbox::Outbox::default(),
             requests: Vec::new(),
+            replicas: Vec::new(),
             events: VecDeque::new(),
             journal: None,
             held: VecDeque::new(),
@@ -311,6 +314,18 @@ impl Node {
         self.run_local();
         response?.put(answer);
         Some(after)
+    }
+
+    /// Expects a request, which arrived together with others: its key's bucket is fetched from memory at the
+    /// same time as theirs. Changes nothing.
+    pub fn expect_request(&self, bytes: &[u8]) {
+        let Some((table, key)) = key_of(bytes) else { return };
+        if usize::from(table.0) < self.settings.tables.len() {
+            let region = self.settings.region_of(&self.configuration, table, key);
+            if let Some(table) = self.store.table(region, table) {
+                table.touch(key);
+            }
+        }
     }
 
     /// Handles the response to a request of this node.
@@ -393,6 +408,11 @@ impl Node {
         self.tickets.contains(ticket)
     }
 
+    /// The latest time that the driver gave.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
     /// This node's name.
     pub fn id(&self) -> NodeId {
         self.id
@@ -462,8 +482,8 @@ impl Node {
         self.outgoing.push(Addressed { ticket, to, is_reliable }, &packet);
     }
 
-    /// Sends one reliable request to several nodes. Its bytes are made once.
-    fn send_all(&mut self, to: &[NodeId], request: Request, purpose: Purpose) {
+    /// Sends one reliable request to several nodes, and gives it back. Its bytes are made once.
+    fn send_all(&mut self, to: &[NodeId], request: Request, purpose: Purpose) -> Request {
         let packet = Packet { configuration: self.configuration.id, from: self.id, request };
         let mut is_first = true;
         for &to in to {
@@ -480,6 +500,7 @@ impl Node {
             }
             is_first = false;
         }
+        packet.request
     }
 
     fn run_local(&mut self) {

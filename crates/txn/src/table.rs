@@ -84,6 +84,13 @@ macro_rules! either {
 }
 
 impl Table {
+    /// Brings a key's bucket into the processor's cache. A tree's path is found only step by step: nothing.
+    pub(crate) fn touch(&self, key: Key) {
+        if let Table::Hash(table) = self {
+            table.touch(key);
+        }
+    }
+
     /// A key's row; the empty row for a key that was never written.
     pub fn row(&self, key: Key) -> Row {
         either!(self, table => table.row(key))

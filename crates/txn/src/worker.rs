@@ -88,6 +88,8 @@ pub struct Worker {
     pub(crate) txid: Txid,
     pub(crate) items: Vec<Item>,
     pub(crate) ranges: Vec<RangeItem>,
+    /// What the record says, from then on until the primaries are asked.
+    pub(crate) writes: Vec<Write>,
     pub(crate) waiting: usize,
     pub(crate) failure: Option<AbortReason>,
     pub(crate) doomed: bool,
@@ -100,6 +102,7 @@ impl Worker {
             txid,
             items: Vec::new(),
             ranges: Vec::new(),
+            writes: Vec::new(),
             waiting: 0,
             failure: None,
             doomed: false,

@@ -101,6 +101,13 @@ pub(super) struct Forecast {
 }
 
 impl Forecast {
+    /// Begins anew, for another attempt.
+    pub(super) fn reset(&mut self) {
+        self.requests = Requests::default();
+        self.accesses.clear();
+        self.is_committing = false;
+    }
+
     /// Counts the requests of the next step.
     pub(super) fn step(&mut self, step: &Step, map: &Map, worker: &Worker) {
         match step {

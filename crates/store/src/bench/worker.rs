@@ -7,9 +7,6 @@ use highwire_stdx::Rng;
 use highwire_txn::workloads::Procedure;
 use highwire_txn::{AbortReason, Event};
 
-/// The first pause after a conflict; it doubles up to [`PAUSE_MAX_NS`].
-const PAUSE_MIN_NS: u64 = 2_000;
-const PAUSE_MAX_NS: u64 = 1_000_000;
 /// The time after which a transaction is given up.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
@@ -33,23 +30,27 @@ struct Attempt<'a> {
 /// Plays until there are no more transactions.
 pub(super) async fn work(local: &Local, play: &Shared, map: &Map, elsewhere: bool, number: u64) {
     let mut rng = Rng::new(number);
+    let mut forecast = Forecast::default();
+    // The end of one transaction is the beginning of the next: the clock is read once for both.
+    let mut now = local.shared.clock.now_ns();
     loop {
-        let now = local.shared.clock.now_ns();
         let Some(arrival) = lock(play).next(now) else { return };
         // The endpoint's clock is read once a turn, and may be behind.
-        while let now = local.shared.clock.now_ns()
-            && now < arrival.at_ns
-        {
+        while now < arrival.at_ns {
             local.sleep_ns(arrival.at_ns - now).await;
+            now = local.shared.clock.now_ns();
         }
-        if let Err(stop) = finish(local, play, map, elsewhere, &arrival, &mut rng).await {
-            lock(play).report.failure.get_or_insert_with(|| format!("{stop:?}"));
-            return;
+        match finish(local, play, map, elsewhere, &arrival, &mut rng, &mut forecast).await {
+            Ok(ended_ns) => now = ended_ns,
+            Err(stop) => {
+                lock(play).report.failure.get_or_insert_with(|| format!("{stop:?}"));
+                return;
+            }
         }
     }
 }
 
-/// Carries out one transaction, with as many attempts as it needs.
+/// Carries out one transaction, with as many attempts as it needs. Returns when it ended.
 async fn finish(
     local: &Local,
     play: &Shared,
@@ -57,22 +58,25 @@ async fn finish(
     elsewhere: bool,
     arrival: &Arrival,
     rng: &mut Rng,
-) -> Result<(), Stop> {
-    let mut pause = PAUSE_MIN_NS;
+    forecast: &mut Forecast,
+) -> Result<u64, Stop> {
     let mut is_first = true;
     loop {
         let is_elsewhere = |table, key| !elsewhere || map.is_elsewhere(table, key);
         let mut procedure = lock(play).workload.draw(&mut Rng::new(arrival.seed), &is_elsewhere);
-        let mut forecast = Forecast::default();
-        let ended = attempt(local, map, &mut *procedure, &mut forecast).await?;
+        forecast.reset();
+        let ended = attempt(local, map, &mut *procedure, forecast).await?;
         let now = local.shared.clock.now_ns();
-        let attempt = Attempt { procedure: &*procedure, forecast: &forecast, ended, is_first };
-        if note(&mut lock(play), map, &attempt, arrival, now) {
-            return Ok(());
-        }
+        let attempt = Attempt { procedure: &*procedure, forecast, ended, is_first };
+        let pause_ns = {
+            let mut play = lock(play);
+            if note(&mut play, map, &attempt, arrival, now) {
+                return Ok(now);
+            }
+            play.contention.window_ns()
+        };
         is_first = false;
-        local.sleep_ns(rng.between(1, pause)).await;
-        pause = (pause * 2).min(PAUSE_MAX_NS);
+        local.sleep_ns(rng.between(1, pause_ns)).await;
     }
 }
 
@@ -88,6 +92,7 @@ fn note(play: &mut Play, map: &Map, attempt: &Attempt<'_>, arrival: &Arrival, no
     kind.begun += u64::from(*is_first);
     match ended {
         Ended::Committed => {
+            play.contention.committed();
             kind.commits += 1;
             report.of_paper += forecast.of_paper(map.f);
             report.money += procedure.money();
@@ -96,6 +101,7 @@ fn note(play: &mut Play, map: &Map, attempt: &Attempt<'_>, arrival: &Arrival, no
         Ended::Unknown => report.unknown += 1,
         Ended::Conflict | Ended::Interrupted => {
             kind.conflicts += u64::from(matches!(ended, Ended::Conflict));
+            play.contention.met();
             report.interrupted += u64::from(matches!(ended, Ended::Interrupted));
             if now_ns < arrival.at_ns + PATIENCE_NS {
                 return false;
@@ -118,10 +124,13 @@ async fn attempt(
         Err(Stop::Unavailable) => return Ok(Ended::Interrupted),
         Err(stop) => return Err(stop),
     };
+    // Its own keys' leases must hold after it began. Its later steps follow a message or a step of this turn,
+    // whose time the node knows.
+    let mut now = session.now();
     loop {
-        let now = session.now();
         {
             let mut node = session.node();
+            now = now.max(node.now_ns());
             let worker = node.worker(session.worker);
             let step = procedure.step(worker);
             forecast.step(&step, map, worker);
@@ -150,9 +159,9 @@ async fn attempt(
 }
 
 async fn give_up(session: &Session, map: &Map, forecast: &mut Forecast) -> Result<Event, Stop> {
-    let now = session.now();
     {
         let mut node = session.node();
+        let now = node.now_ns();
         forecast.abort(map, node.worker(session.worker));
         node.abort(now, session.worker)?;
     }

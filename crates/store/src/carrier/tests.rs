@@ -107,6 +107,10 @@ impl Scene {
         self.backlog.send(&mut self.rpc, &self.shared, now_ns, LEASE_NS)
     }
 
+    fn receive(&mut self) -> bool {
+        self.backlog.receive(&mut self.rpc, &self.shared, Clock.now_ns())
+    }
+
     /// Runs turns, at the time that `now` gives, until the condition holds.
     #[track_caller]
     fn until(&mut self, what: &str, now: impl Fn() -> u64, mut is_so: impl FnMut(&mut Scene) -> bool) {
@@ -115,7 +119,7 @@ impl Scene {
             self.send(now());
             self.rpc.poll();
             self.peer.poll();
-            self.backlog.receive(&mut self.rpc, &self.shared);
+            self.receive();
             assert!(Instant::now() < deadline, "waited too long until {what}");
         }
     }
@@ -205,11 +209,23 @@ fn what_the_node_waits_for_no_longer_is_neither_made_again_nor_kept() {
     scene.backlog.under_way.iter_mut().flatten().for_each(|call| call.tickets.insert(0, gone));
     scene.backlog.look_ns = 0;
     scene.send(began);
-    assert!(!scene.backlog.receive(&mut scene.rpc, &scene.shared), "what is waited for was given up");
+    assert!(!scene.receive(), "what is waited for was given up");
     scene.shared.node.borrow_mut().handle_disk_failure();
     scene.backlog.look_ns = 0;
     assert!(!scene.send(now() + PAUSE_MAX_NS), "something was made again");
-    assert!(scene.backlog.receive(&mut scene.rpc, &scene.shared), "nothing was given up");
+    assert!(scene.receive(), "nothing was given up");
     assert!(scene.has_none_under_way() && scene.backlog.again.is_empty());
     assert_eq!(scene.asked(), 1);
+}
+
+#[test]
+fn requests_of_a_turn_share_a_time_that_is_later_than_the_turn_before() {
+    let scene = Scene::new();
+    for _ in 0..3 {
+        scene.shared.begin_turn();
+        let before = Clock.now_ns();
+        let first = scene.shared.arrival_ns();
+        assert!(first >= before, "a request would be answered as of a time before it came");
+        assert_eq!(scene.shared.arrival_ns(), first);
+    }
 }

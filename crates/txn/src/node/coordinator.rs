@@ -200,11 +200,18 @@ impl Node {
     }
 
     pub(super) fn on_worker_response(&mut self, worker: u16, part: usize, response: Response) {
+        if self.note_response(worker, part, response).is_some() {
+            self.asked(worker);
+        }
+    }
+
+    /// Takes a response into the transaction. `None`: it is of no part of it.
+    fn note_response(&mut self, worker: u16, part: usize, response: Response) -> Option<()> {
         let compares = !planted!(self, RereadIsNotCompared);
-        let Some(slot) = self.workers.get_mut(usize::from(worker)) else { return };
+        let slot = self.workers.get_mut(usize::from(worker))?;
         match response {
             Response::Read { row } => {
-                let Some(item) = slot.items.get_mut(part) else { return };
+                let item = slot.items.get_mut(part)?;
                 item.seen = Some(row.version);
                 item.value = row.value;
                 if row.owner.is_some() {
@@ -212,7 +219,7 @@ impl Node {
                 }
             }
             Response::Lock { lock: Lock::Granted(row) } => {
-                let Some(item) = slot.items.get_mut(part) else { return };
+                let item = slot.items.get_mut(part)?;
                 item.locked = true;
                 // A key that was read before it was locked must not have changed in between.
                 let changed = item.seen.is_some_and(|seen| seen != row.version) && compares;
@@ -230,7 +237,7 @@ impl Node {
                 Lock::Held | Lock::Granted(_) => AbortReason::Locked,
             }),
             Response::Scan { rows } => {
-                let Some(range) = slot.ranges.get_mut(part & !RANGE) else { return };
+                let range = slot.ranges.get_mut(part & !RANGE)?;
                 range.rows = Some(rows);
             }
             Response::ScanRefused { too_long: true } => slot.fail(AbortReason::TooLong),
@@ -239,9 +246,7 @@ impl Node {
             _ => {}
         }
         slot.waiting = slot.waiting.saturating_sub(1);
-        if slot.waiting == 0 {
-            self.advance(worker);
-        }
+        Some(())
     }
 
     /// All responses of a phase are in.
@@ -292,17 +297,14 @@ impl Node {
     /// The decision: from the first copy of the record on, this node can only commit the transaction. f + 1 copies outlast the failure of
     /// f nodes; if all copies are lost before that, recovery aborts it, and no client has been told otherwise.
     fn log(&mut self, worker: u16) {
-        let mut record = self.workers[usize::from(worker)].record();
-        self.workers[usize::from(worker)].phase = Phase::Logging;
-        for write in &mut record.writes {
-            if planted!(self, LogHasNoValues) && write.value.is_some() {
-                write.value = Some(vec![0; 8]);
-            }
-            if planted!(self, LogForgetsDeletions) && write.value.is_none() {
-                write.value = Some(Vec::new());
-            }
-        }
-        let sealed = record.seal();
+        let slot = &mut self.workers[usize::from(worker)];
+        slot.phase = Phase::Logging;
+        let record = slot.record();
+        let sealed = match planted!(self, LogHasNoValues) || planted!(self, LogForgetsDeletions) {
+            true => self.spoiled(&record).seal(),
+            false => record.seal(),
+        };
+        self.workers[usize::from(worker)].writes = record.writes;
         let node = self.id;
         self.note(|| Entry::Logged { node, worker, record: sealed.clone() });
         self.store.slots.entry((self.id, worker)).or_default().clone_from(&sealed);
@@ -321,17 +323,38 @@ impl Node {
         }
     }
 
+    /// For planted mistakes: a record that does not say what is written.
+    fn spoiled(&self, record: &Record) -> Record {
+        let mut spoiled = record.clone();
+        for write in &mut spoiled.writes {
+            if planted!(self, LogHasNoValues) && write.value.is_some() {
+                write.value = Some(vec![0; 8]);
+            }
+            if planted!(self, LogForgetsDeletions) && write.value.is_none() {
+                write.value = Some(Vec::new());
+            }
+        }
+        spoiled
+    }
+
     fn commit_backups(&mut self, worker: u16) {
         let slot = &mut self.workers[usize::from(worker)];
         (slot.phase, slot.waiting) = (Phase::CommitBackup, 0);
-        let Record { txid, writes } = slot.record();
-        let mut replicas = Vec::new();
-        for write in writes {
+        let (txid, mut writes) = (slot.txid, take(&mut slot.writes));
+        let mut replicas = take(&mut self.replicas);
+        for write in &mut writes {
             let region = self.settings.region_of(&self.configuration, write.table, write.key);
             replicas.clear();
             replicas.extend(self.configuration.backups(region));
-            self.ask_all(worker, &replicas, Request::CommitBackup { txid, write });
+            // The value is lent to the request: the primary gets it next.
+            let lent = Write { value: write.value.take(), ..*write };
+            let request = self.ask_all(worker, &replicas, Request::CommitBackup { txid, write: lent });
+            if let Request::CommitBackup { write: back, .. } = request {
+                *write = back;
+            }
         }
+        self.replicas = replicas;
+        self.workers[usize::from(worker)].writes = writes;
         self.asked(worker);
         if planted!(self, BackupsAreNotAwaited) {
             self.workers[usize::from(worker)].waiting = 0;
@@ -343,11 +366,12 @@ impl Node {
     /// Only after the backups: a primary's write releases its lock, and the next transaction's writes must
     /// find this one's at the backups.
     fn commit_primaries(&mut self, worker: u16) {
-        self.workers[usize::from(worker)].phase = Phase::CommitPrimary;
-        let Record { txid, writes } = self.workers[usize::from(worker)].record();
         let mut requests = take(&mut self.requests);
+        let slot = &mut self.workers[usize::from(worker)];
+        slot.phase = Phase::CommitPrimary;
+        let txid = slot.txid;
         let write = |write: Write| (0, write.table, write.key, Request::CommitPrimary { txid, write });
-        requests.extend(writes.into_iter().map(write));
+        requests.extend(slot.writes.drain(..).map(write));
         self.ask_primaries(worker, requests);
         if planted!(self, LogSlotReusedEarly)
             && self.workers[usize::from(worker)].phase == Phase::CommitPrimary
@@ -416,24 +440,38 @@ impl Node {
         Ok(())
     }
 
-    /// Sends a phase's requests, each to its key's primary; with none, the phase is over. The list's memory is used again.
+    /// Sends a phase's requests, each to its key's primary; this node answers its own at once. With none on
+    /// their way, the phase is over. The list's memory is used again.
     fn ask_primaries(&mut self, worker: u16, mut requests: Vec<(usize, TableId, Key, Request)>) {
         self.workers[usize::from(worker)].waiting = requests.len();
         for (part, table, key, request) in requests.drain(..) {
             let region = self.settings.region_of(&self.configuration, table, key);
-            self.send(self.configuration.primary(region), request, Purpose::Worker { worker, part });
+            let primary = self.configuration.primary(region);
+            if primary == self.id
+                && let Some(response) = self.answer_at_home(&request)
+            {
+                let _ = self.note_response(worker, part, response);
+                continue;
+            }
+            self.send(primary, request, Purpose::Worker { worker, part });
         }
         self.requests = requests;
         self.asked(worker);
     }
 
-    /// Sends one request to several nodes.
-    fn ask_all(&mut self, worker: u16, to: &[NodeId], request: Request) {
-        self.workers[usize::from(worker)].waiting += to.len();
-        self.send_all(to, request, Purpose::Worker { worker, part: 0 });
+    /// This node's answer to its own request, if it has one now that need not wait for the disk.
+    fn answer_at_home(&mut self, request: &Request) -> Option<Response> {
+        let waits = self.journal.is_some() && request.is_promise();
+        if waits { None } else { self.answer_packet(self.configuration.id, self.id, request) }
     }
 
-    /// All requests of a phase have been sent: if there were none, it is over.
+    /// Sends one request to several nodes, and gives it back.
+    fn ask_all(&mut self, worker: u16, to: &[NodeId], request: Request) -> Request {
+        self.workers[usize::from(worker)].waiting += to.len();
+        self.send_all(to, request, Purpose::Worker { worker, part: 0 })
+    }
+
+    /// All requests of a phase have been sent: if no response is missing, it is over.
     fn asked(&mut self, worker: u16) {
         if self.workers[usize::from(worker)].waiting == 0 {
             self.advance(worker);

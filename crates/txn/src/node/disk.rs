@@ -148,7 +148,7 @@ impl Node {
             |(&(node, worker), record): (&(_, _), &Vec<u8>)| Slot { node, worker, record: record.clone() };
         let slots = self.store.slots.iter().map(slot).collect();
         let start = Part::Start { boot: self.boot, configuration: self.configuration.clone(), slots };
-        let queue: VecDeque<_> = self.store.tables.keys().copied().collect();
+        let queue: VecDeque<_> = self.store.tables.iter().map(|(region, table, _)| (region, table)).collect();
         if let Some(journal) = &mut self.journal {
             journal.begin_checkpoint(&start, queue);
         }

@@ -5,8 +5,10 @@
 //! a member, and that member granted no more leases once it had adopted the configuration. So a new
 //! configuration opens when the length of a lease has passed since all members adopted it.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::configuration::Configuration;
 use crate::id::NodeId;
 use crate::message::{Request, Response};
 
@@ -24,6 +26,8 @@ pub(super) struct Leases {
     pub(super) next_beat: u64,
     /// The first ticket of each beat.
     beats: VecDeque<u64>,
+    /// What [`Leases::enough_until`] found, and for which configuration: every request asks.
+    enough: Cell<Option<((u32, u32), u64)>>,
 }
 
 impl Leases {
@@ -32,6 +36,27 @@ impl Leases {
         self.heard_ns.clear();
         self.since = now_ns;
         self.next_beat = now_ns;
+        self.enough.set(None);
+    }
+
+    /// Until when `node` holds as many valid leases of members that count as it needs to answer for its regions.
+    pub(super) fn enough_until(&self, configuration: &Configuration, node: NodeId, f: usize) -> u64 {
+        let name = (configuration.id, configuration.revision);
+        if let Some((of, until)) = self.enough.get()
+            && of == name
+        {
+            return until;
+        }
+        let counting = self.expiry_ns.iter().filter(|&(&granter, _)| configuration.is_core(granter));
+        let mut expiries: Vec<u64> = counting.map(|(_, &expiry)| expiry).collect();
+        expiries.sort_unstable_by(|a, b| b.cmp(a));
+        // As long as the last of them that is needed.
+        let until = match configuration.leases_needed(node, f).checked_sub(1) {
+            None => u64::MAX,
+            Some(last) => expiries.get(last).copied().unwrap_or(0),
+        };
+        self.enough.set(Some((name, until)));
+        until
     }
 
     /// The number of valid leases from nodes for which `counts` holds.
@@ -112,6 +137,60 @@ impl Node {
         if configuration == self.configuration.id {
             let expiry = self.leases.expiry_ns.entry(from).or_insert(0);
             *expiry = (sent_ns + self.settings.lease_ns).max(*expiry);
+            self.leases.enough.set(None);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use highwire_stdx::Rng;
+
+    #[test]
+    fn leases_suffice_exactly_until_the_last_one_that_is_needed_ends() {
+        let mut rng = Rng::new(3);
+        let nodes: Vec<NodeId> = (0..5).map(NodeId).collect();
+        for _ in 0..500 {
+            let f = rng.below(3) as usize;
+            let mut configuration = Configuration::first(&nodes, &[1; 5], 4, f);
+            let mut leases = Leases::default();
+            for &granter in &nodes[1..] {
+                if rng.chance(0.8) {
+                    leases.expiry_ns.insert(granter, rng.below(10));
+                }
+            }
+            // The same leases count otherwise in the next configuration, in which a member leaves.
+            for revision in 0..2 {
+                configuration.revision = revision;
+                configuration.leaving = if revision > 0 { vec![*rng.pick(&nodes)] } else { Vec::new() };
+                let needed = configuration.leases_needed(nodes[0], f);
+                for now in 0..11 {
+                    let held = leases.held(now, |node| configuration.is_core(node));
+                    let until = leases.enough_until(&configuration, nodes[0], f);
+                    assert_eq!(now < until, held >= needed, "{leases:?}, f {f}, now {now}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_lease_counts_at_once_and_none_outlasts_its_configuration() {
+        let nodes = [NodeId(0), NodeId(1)];
+        let configuration = Configuration::first(&nodes, &[1, 2], 4, 1);
+        let settings = crate::simulation::Plan::from_seed(1).settings();
+        let settings = crate::settings::Settings { f: 1, ..settings };
+        let mut node = Node::new(nodes[0], 1, configuration.clone(), settings, 1000);
+        let until = |node: &Node| node.leases.enough_until(&node.configuration, nodes[0], 1);
+        assert_eq!(until(&node), 0, "nobody has granted a lease");
+        let lease_ns = node.settings.lease_ns;
+        for sent_ns in [900, 1000, 950] {
+            let (configuration, latest) =
+                (configuration.id, sent_ns.max(until(&node).saturating_sub(lease_ns)));
+            node.on_heartbeat(nodes[1], Response::Heartbeat { configuration, sent_ns });
+            assert_eq!(until(&node), latest + lease_ns);
+        }
+        node.leases.adopt(1000);
+        assert_eq!(until(&node), 0);
     }
 }

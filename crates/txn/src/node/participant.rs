@@ -141,9 +141,8 @@ impl Node {
     /// Single-key reads are not validated, and a validation needs a current answer: so a primary answers only
     /// while no other node can be primary.
     fn check_lease(&self) -> Option<()> {
-        let needed = self.configuration.leases_needed(self.id, self.settings.f);
-        let granted = self.leases.held(self.now_ns, |node| self.configuration.is_core(node));
-        (granted >= needed || planted!(self, LeaseIgnored)).then_some(())
+        let until = self.leases.enough_until(&self.configuration, self.id, self.settings.f);
+        (self.now_ns < until || planted!(self, LeaseIgnored)).then_some(())
     }
 
     fn read(&self, table: TableId, key: Key) -> Option<Row> {

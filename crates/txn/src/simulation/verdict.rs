@@ -176,7 +176,7 @@ impl World {
             if (memory.boot, memory.configuration.id) != (node.boot(), node.configuration().id) {
                 return Err(format!("{}: the disk is in another life or configuration", machine.id));
             }
-            for (&(region, table), rows) in &node.store().tables {
+            for (region, table, rows) in node.store().tables.iter() {
                 let on_disk = memory.store.table(region, table).map(|rows| rows.page(0, usize::MAX).0);
                 let mut on_disk = on_disk.unwrap_or_default();
                 let mut here = rows.page(0, usize::MAX).0;

@@ -7,6 +7,7 @@
 //! Transaction locks are words of a row and last for a whole transaction. The sequence lock of a bucket is another matter: it guards the
 //! bucket's words for the length of one operation.
 
+use std::hint::black_box;
 use std::sync::atomic::AtomicUsize;
 
 use crate::id::{Key, NodeId, Txid, Version, mix};
@@ -116,6 +117,14 @@ impl HashTable {
             rows: AtomicUsize::new(0),
             rows_max,
         }
+    }
+
+    /// Reads a word of each line that a look-up of the key reads. Loads of several keys do not depend on one
+    /// another, so the processor waits for all of them at the same time.
+    pub(super) fn touch(&self, key: Key) {
+        let words = &self.heads[self.bucket_of(key)].words;
+        let lines = [LINK, KEYS + SLOTS - 1, KEYS + 2 * SLOTS];
+        black_box(lines.map(|word| words[word].load(Ordering::Relaxed)));
     }
 
     pub(super) fn row(&self, key: Key) -> Row {

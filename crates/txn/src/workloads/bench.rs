@@ -192,7 +192,7 @@ impl Cluster {
     pub fn values(&self, wanted: &[TableId]) -> Vec<(TableId, Key, Vec<u8>)> {
         let mut values = Vec::new();
         for node in &self.nodes {
-            for (&(region, table), rows) in &node.store().tables {
+            for (region, table, rows) in node.store().tables.iter() {
                 if wanted.contains(&table) && node.configuration().primary(region) == node.id() {
                     let entries = rows.page(0, usize::MAX).0.into_iter();
                     values.extend(entries.filter_map(|entry| Some((table, entry.key, entry.value?))));
