@@ -393,7 +393,11 @@ impl ClientTransaction<'_> {
         }
         let write = |((table, key), value)| WriteRequest { table, key, value };
         let is_read_only = self.writes.is_empty();
-        let writes = self.writes.into_iter().map(write).collect();
+        let writes: Vec<WriteRequest> = self.writes.into_iter().map(write).collect();
+        let bytes: usize = writes.iter().map(WriteRequest::bytes).sum();
+        if bytes > rows::WRITE_BYTES_MAX {
+            return Err(rows::writes_too_much(bytes));
+        }
         let request = Request::Commit { seen: self.seen, writes };
         match self.client.commit(&request) {
             // The transaction changes nothing: it is as if it had not been tried.

@@ -44,6 +44,6 @@ pub use error::StoreError;
 pub use message::{Entry, NodeStatus};
 pub use milestones::{Milestone, MilestoneEvent};
 pub use register::{EtcdRegister, FileRegister, RegisterError};
-pub use rows::{KEY_BYTES_MAX, TABLE_BYTES_MAX, VALUE_BYTES_MAX};
+pub use rows::{KEY_BYTES_MAX, READ_BYTES_MAX, TABLE_BYTES_MAX, VALUE_BYTES_MAX, WRITE_BYTES_MAX};
 pub use session::Local;
 pub use transaction::Transaction;

@@ -55,6 +55,12 @@ pub(crate) struct WriteRequest {
     pub(crate) value: Option<Vec<u8>>,
 }
 
+impl WriteRequest {
+    pub(crate) fn bytes(&self) -> usize {
+        self.table.len() + self.key.len() + self.value.as_ref().map_or(0, Vec::len)
+    }
+}
+
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Entry {

@@ -65,6 +65,8 @@ pub struct Item {
     pub new: Vec<u8>,
     pub(crate) asked: bool,
     pub(crate) locked: bool,
+    /// The lock's answer need not bring the old value.
+    pub(crate) is_blind: bool,
 }
 
 /// A part of a range that lies in one region.
