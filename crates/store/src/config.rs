@@ -204,8 +204,8 @@ impl ClusterConfig {
     pub(crate) fn settings(&self) -> Settings {
         Settings {
             f: self.f,
-            // Rows and long values; a key has both in the same region.
-            tables: vec![TableKind::Ordered { keys_per_run: crate::rows::KEYS_PER_RUN }; 2],
+            // Rows, long values, and the trees of ordered tables. A key has its row and its value in one region.
+            tables: vec![TableKind::Ordered { keys_per_run: crate::rows::KEYS_PER_RUN }; 3],
             rows_max: self.rows_max,
             scan_rows_max: SCAN_ROWS_MAX,
             workers: self.workers,

@@ -5,9 +5,10 @@ use crate::error::StoreError;
 use crate::message::{
     Answer, Entry, Footprint, GREETING, NodeStatus, RangeFootprint, Request, WriteRequest, receive, send,
 };
+use crate::order;
 use crate::rows::{self, Kind, WRITE_BYTES_MAX};
 use crate::session::{Local, ROWS, Stop, USUAL_RECORD_BYTES_MAX};
-use crate::transaction::{Found, Transaction};
+use crate::transaction::{Found, RANGE_KEYS_MAX, Range, Transaction};
 use std::io::{self, BufReader, Read as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -84,6 +85,9 @@ fn answer(request: Request, store: &Store) -> Answer {
         Request::Scan { table, prefix } => {
             store.run(|local| scan(local, table, prefix)).and_then(|result| result)
         }
+        Request::Range { table, from, to, limit } => {
+            store.run(move |local| range(local, table, from, to, limit)).and_then(|result| result)
+        }
         Request::Commit { seen, writes } => {
             store.run(|local| commit(local, seen, writes)).and_then(|result| result)
         }
@@ -151,6 +155,10 @@ fn check_answer(lengths: impl Iterator<Item = usize>) -> Result<(), Stop> {
 
 async fn scan(local: Local, table: Vec<u8>, prefix: Vec<u8>) -> Result<Answer, StoreError> {
     rows::check_table(&table)?;
+    if order::is_ordered(&table) {
+        let to = order::behind_prefix(&prefix);
+        return entries_between(local, table, prefix, to, usize::MAX).await;
+    }
     let (low, high) = rows::range(&table);
     let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
         let (entries, rows) = transaction.scan(&table, low, high).await?;
@@ -159,7 +167,40 @@ async fn scan(local: Local, table: Vec<u8>, prefix: Vec<u8>) -> Result<Answer, S
             transaction.entries(&table, entries.into_iter().filter(is_wanted).collect()).await?;
         entries.sort_unstable();
         check_answer(entries.iter().map(|Entry { key, value }| key.len() + value.len()))?;
-        let seen = Footprint { rows: Vec::new(), ranges: vec![RangeFootprint { low, high, rows }] };
+        let ranges = vec![RangeFootprint { low, high, rows }];
+        let seen = Footprint { ranges, ..Footprint::default() };
+        Ok(Answer::Scanned { entries, seen })
+    });
+    result.await
+}
+
+async fn range(
+    local: Local,
+    table: Vec<u8>,
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+    limit: u32,
+) -> Result<Answer, StoreError> {
+    order::check(&table)?;
+    entries_between(local, table, from, to, RANGE_KEYS_MAX.min(limit as usize)).await
+}
+
+/// The first entries of an ordered table in a range.
+async fn entries_between(
+    local: Local,
+    table: Vec<u8>,
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+    limit: usize,
+) -> Result<Answer, StoreError> {
+    let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
+        let Range { found, nodes } = transaction.range(&table, &from, to.as_deref(), limit).await?;
+        let mut seen = Footprint { nodes, ..Footprint::default() };
+        for Found { key, .. } in &found {
+            seen.rows.extend(transaction.footprint(&table, key).await?);
+        }
+        let entries = transaction.entries(&table, found).await?;
+        check_answer(entries.iter().map(|Entry { key, value }| key.len() + value.len()))?;
         Ok(Answer::Scanned { entries, seen })
     });
     result.await

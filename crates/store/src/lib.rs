@@ -29,6 +29,7 @@ mod idle;
 mod message;
 mod metrics;
 mod milestones;
+mod order;
 mod peers;
 mod register;
 mod resp;

@@ -203,7 +203,7 @@ pub(crate) fn long_value<'a>(mut row: &'a [u8], table: &[u8], key: &[u8]) -> Opt
     is_its.then_some(row)
 }
 
-fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+pub(crate) fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     let (taken, rest) = bytes.split_at_checked(length)?;
     *bytes = rest;
     Some(taken)
@@ -220,6 +220,16 @@ pub(crate) fn place(table: &[u8], key: &[u8], step: u64) -> Key {
 /// The rows of a table: the first and the last key that they can have.
 pub(crate) fn range(table: &[u8]) -> (Key, Key) {
     (first(table), first(table) | ((1 << KEY_BITS) - 1))
+}
+
+/// The place of the root of a table's order.
+pub(crate) fn root(table: &[u8]) -> Key {
+    place_of_node(table, mix(hash(table).wrapping_add(1)))
+}
+
+/// A place for a node of a table's order: any of the table's, as `random` says.
+pub(crate) fn place_of_node(table: &[u8], random: u64) -> Key {
+    first(table) | (random >> (64 - KEY_BITS))
 }
 
 fn first(table: &[u8]) -> Key {
@@ -358,6 +368,7 @@ mod tests {
     fn places_are_the_same_for_ever() {
         assert_eq!(place(b"accounts", b"alice", 0), 0x6EA4C5D1556D6677);
         assert_eq!(place(b"accounts", b"alice", 1), 0x6EA41A046F573E1E);
+        assert_eq!(root(b"ordered.events"), 0x84F5824E620A5514);
         let (low, high) = range(b"accounts");
         for step in 0..100 {
             assert!((low..=high).contains(&place(b"accounts", b"alice", step)));

@@ -22,6 +22,9 @@ pub(crate) const ROWS: TableId = TableId(0);
 /// The table of `txn` for values that are long.
 pub(crate) const LONG_VALUES: TableId = TableId(1);
 
+/// The table of `txn` for the trees of ordered tables.
+pub(crate) const ORDER: TableId = TableId(2);
+
 /// Workers for transactions that write much. A worker's last record stays in the log, at f + 1 nodes, and a
 /// recovery sends it to all: if every worker could have long ones, they would fill memories.
 const LONG_WORKERS: u16 = 2;
@@ -286,6 +289,10 @@ impl Session {
         self.local.shared.clock.now_ns()
     }
 
+    pub(crate) fn random(&self) -> u64 {
+        self.local.shared.rng.borrow_mut().next_u64()
+    }
+
     /// Whether this worker may have long records.
     pub(crate) fn is_long(&self) -> bool {
         self.worker < LONG_WORKERS
@@ -322,8 +329,7 @@ impl Session {
     /// A key as read: its version, and its value if it exists.
     pub(crate) fn seen(&self, table: TableId, key: Key) -> Option<(Version, Option<Vec<u8>>)> {
         let node = self.node();
-        let is_it = |item: &&highwire_txn::Item| (item.table, item.key) == (table, key);
-        let item = node.worker(self.worker).items().iter().find(is_it)?;
+        let item = node.worker(self.worker).item(table, key)?;
         Some((item.seen?, item.value.clone()))
     }
 

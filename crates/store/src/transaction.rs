@@ -6,8 +6,9 @@
 
 use crate::error::StoreError;
 use crate::message::Footprint;
+use crate::order::is_ordered;
 use crate::rows::{self, Cell, Kind, Row, SHORT_VALUE_BYTES_MAX, Value, WRITE_BYTES_MAX};
-use crate::session::{LONG_VALUES, Local, ROWS, Session, Stop, USUAL_RECORD_BYTES_MAX};
+use crate::session::{LONG_VALUES, Local, ORDER, ROWS, Session, Stop, USUAL_RECORD_BYTES_MAX};
 use highwire_txn::{Key, Mode, Version};
 use std::cell::Cell as Flag;
 use std::collections::BTreeMap;
@@ -16,8 +17,11 @@ use std::pin::pin;
 use std::task::Poll;
 
 mod long;
+mod order;
 
 use long::LongRow;
+use order::CachedNode;
+pub(crate) use order::{RANGE_KEYS_MAX, Range};
 
 /// Longer chains are refused. Each place needs as many keys of one hash as fill a row.
 const CHAIN_MAX: u64 = 64;
@@ -29,6 +33,8 @@ pub struct Transaction {
     session: Session,
     rows: BTreeMap<Key, Cached>,
     long: BTreeMap<Key, LongRow>,
+    /// Nodes of ordered tables' trees.
+    nodes: BTreeMap<Key, CachedNode>,
     /// Bytes of long values that were read, and of those that were put.
     long_bytes: usize,
     long_bytes_put: usize,
@@ -182,8 +188,8 @@ impl Local {
 
 impl Transaction {
     fn new(session: Session, pieces: u64) -> Transaction {
-        let (rows, long) = (BTreeMap::new(), BTreeMap::new());
-        Transaction { session, rows, long, long_bytes: 0, long_bytes_put: 0, pieces }
+        let (rows, long, nodes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Transaction { session, rows, long, nodes, long_bytes: 0, long_bytes_put: 0, pieces }
     }
 
     /// A key's value, as this transaction sees it.
@@ -217,7 +223,11 @@ impl Transaction {
         value: &[u8],
     ) -> Result<(), Stop> {
         rows::check_value(value)?;
-        let old = match self.take(table, key).await? {
+        let old = self.take(table, key).await?;
+        if old.is_none() && is_ordered(table) {
+            self.add_to_order(table, key).await?;
+        }
+        let old = match old {
             Some(Value::Long { step, .. }) => Some(step),
             _ => None,
         };
@@ -253,6 +263,9 @@ impl Transaction {
         let old = self.take(table, key).await?;
         if let Some(Value::Long { step, .. }) = old {
             self.delete_long(table, key, step);
+        }
+        if old.is_some() && is_ordered(table) {
+            self.take_from_order(table, key).await?;
         }
         Ok(old.is_some())
     }
@@ -296,6 +309,9 @@ impl Transaction {
         self.load(&keys).await?;
         let is_same = |&(key, version): &(Key, Version)| self.rows[&key].version == version;
         if !footprint.rows.iter().all(is_same) {
+            return Err(StoreError::Conflict.into());
+        }
+        if !self.has_nodes(&footprint.nodes).await? {
             return Err(StoreError::Conflict.into());
         }
         for range in &footprint.ranges {
@@ -415,6 +431,11 @@ impl Transaction {
                 writes.push((LONG_VALUES, place, mode, std::borrow::Cow::Borrowed(row.unwrap_or_default())));
             }
         }
+        for (&place, node) in &self.nodes {
+            if let Some((mode, row)) = node.change() {
+                writes.push((ORDER, place, mode, row.into()));
+            }
+        }
         let bytes: usize = writes.iter().map(|write| write.3.len()).sum();
         if bytes > WRITE_BYTES_MAX {
             return Err(rows::writes_too_much(bytes).into());
@@ -447,14 +468,46 @@ mod tests {
     /// All keys of this table belong to one chain of rows.
     const TABLE: &str = "collide";
 
-    #[test]
-    fn keys_whose_hashes_collide_are_told_apart_in_a_chain_of_rows() {
-        let folder = std::env::temp_dir().join(format!("highwire-chains-{}", std::process::id()));
+    /// A node of its own, and the folder of its register.
+    fn node(name: &str) -> (Engine, Client, std::path::PathBuf) {
+        let folder = std::env::temp_dir().join(format!("highwire-{name}-{}", std::process::id()));
         let port = TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port");
         let text =
             format!("f = 0\nregister = \"{}\"\n[[node]]\nid = 0\ndoor = \"{port}\"\n", folder.display());
         let engine = Engine::start(&ClusterConfig::parse(&text).expect("a cluster"), 0).expect("a node");
-        let mut client = Client::new([port.to_string()]);
+        (engine, Client::new([port.to_string()]), folder)
+    }
+
+    #[test]
+    fn long_values_of_keys_whose_hashes_collide_have_rows_of_their_own() {
+        let (engine, mut client, folder) = node("long-chains");
+        let value = |key: usize, turn: usize| vec![(key * 7 + turn) as u8; 5000 + 1000 * key + turn];
+        for turn in 0..3 {
+            // All in one transaction, then each by itself, the last one first.
+            let put = client.transact(|transaction| {
+                (0..6).for_each(|key| transaction.put(TABLE, key.to_string(), value(key, turn)));
+                Ok(())
+            });
+            put.expect("stored");
+            for key in (0..6).rev() {
+                assert!(client.get(TABLE, key.to_string()) == Ok(Some(value(key, turn))), "key {key}");
+            }
+            assert_eq!(client.delete(TABLE, "2"), Ok(true));
+            client.put(TABLE, "4", "short").expect("stored");
+            client.put(TABLE, "2", value(2, 9)).expect("stored");
+            assert!(client.get(TABLE, "2") == Ok(Some(value(2, 9))));
+            for key in [0, 1, 3, 5] {
+                assert!(client.get(TABLE, key.to_string()) == Ok(Some(value(key, turn))), "key {key}");
+            }
+        }
+        engine.store().stop();
+        engine.join().expect("no panic");
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+
+    #[test]
+    fn keys_whose_hashes_collide_are_told_apart_in_a_chain_of_rows() {
+        let (engine, mut client, folder) = node("chains");
         let value = |key: usize, bytes: usize| vec![key as u8; bytes];
         // The first fits with others into a row, the next needs one of its own, and so on.
         let sizes: Vec<usize> =

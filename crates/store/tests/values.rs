@@ -224,14 +224,17 @@ fn long_values_outlive_nodes_and_restarts() {
                 let mut client = Client::new([folder.config().doors()[usize::from(number % 2)].clone()]);
                 client.set_patience(common::PATIENCE);
                 scope.spawn(move || {
-                    let put = client.transact(|transaction| {
-                        for key in 0..5u8 {
-                            let bytes = VALUE_BYTES_MAX - 1000 * usize::from(key);
-                            transaction.put("t", [number, key], value(round ^ number ^ key, bytes));
-                        }
-                        Ok(())
-                    });
-                    put.expect("stored");
+                    let mut put = || {
+                        client.transact(|transaction| {
+                            for key in 0..5u8 {
+                                let bytes = VALUE_BYTES_MAX - 1000 * usize::from(key);
+                                transaction.put("t", [number, key], value(round ^ number ^ key, bytes));
+                            }
+                            Ok(())
+                        })
+                    };
+                    // On a busy machine the disks may take longer than a node waits.
+                    common::until("a commit", || put().ok());
                 });
             }
         });

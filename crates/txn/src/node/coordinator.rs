@@ -131,7 +131,7 @@ impl Node {
         if value.len() > self.settings.value_bytes_max(table) {
             return Err(TransactionError::ValueTooLong);
         }
-        let item = self.workers[usize::from(worker)].item(table, key).filter(|item| item.locked);
+        let item = self.workers[usize::from(worker)].item_mut(table, key).filter(|item| item.locked);
         let new = &mut item.ok_or(TransactionError::NotInWriteSet)?.new;
         new.clear();
         new.extend_from_slice(value);
@@ -416,7 +416,7 @@ impl Node {
         self.in_phase(worker, Phase::Building)?;
         self.check_table(table)?;
         let slot = &mut self.workers[usize::from(worker)];
-        if let Some(item) = slot.item(table, key) {
+        if let Some(item) = slot.item_mut(table, key) {
             if item.mode.is_none() && mode.is_some() {
                 (item.mode, item.is_blind) = (mode, is_blind);
                 item.asked = false;
@@ -424,7 +424,7 @@ impl Node {
             return Ok(());
         }
         let (seen, value, new) = (None, None, Vec::new());
-        slot.items.push(Item { table, key, mode, seen, value, new, asked: false, locked: false, is_blind });
+        slot.add(Item { table, key, mode, seen, value, new, asked: false, locked: false, is_blind });
         Ok(())
     }
 
