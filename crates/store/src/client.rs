@@ -8,7 +8,8 @@
 use crate::error::StoreError;
 use crate::message::{Answer, Entry, Footprint, GREETING, NodeStatus, Request, WriteRequest, receive, send};
 use crate::milestones::Milestone;
-use crate::rows;
+use crate::transaction::RANGE_KEYS_MAX;
+use crate::{order, rows};
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -121,6 +122,21 @@ impl Client {
     /// [`StoreError`].
     pub fn scan(&mut self, table: &str, prefix: impl AsRef<[u8]>) -> Result<Vec<Entry>, StoreError> {
         self.transact(|transaction| transaction.scan(table, prefix.as_ref()))
+    }
+
+    /// The first `limit` entries of an ordered table from the key `from` on and before the key `to`, in the order
+    /// of their keys, as they were at one instant. A table is ordered if its name begins with `ordered.`.
+    ///
+    /// # Errors
+    /// [`StoreError`]: [`StoreError::Invalid`] if the table has no order.
+    pub fn range(
+        &mut self,
+        table: &str,
+        from: impl AsRef<[u8]>,
+        to: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        self.transact(|transaction| transaction.range(table, from.as_ref(), to, limit))
     }
 
     /// Runs a transaction until it commits. An error of the closure ends it, and it has no effect.
@@ -357,7 +373,7 @@ impl ClientTransaction<'_> {
             answer => return Err(unexpected(answer)),
         };
         self.reads += 1;
-        self.seen.ranges.extend(seen.ranges);
+        self.seen.extend(seen);
         let mut found: BTreeMap<Vec<u8>, Vec<u8>> =
             entries.into_iter().map(|entry| (entry.key, entry.value)).collect();
         for ((_, key), value) in
@@ -369,6 +385,58 @@ impl ClientTransaction<'_> {
             };
         }
         Ok(found.into_iter().map(|(key, value)| Entry { key, value }).collect())
+    }
+
+    /// The first `limit` entries of an ordered table from the key `from` on and before the key `to`, in the order
+    /// of their keys. An entry that is added, changed or removed there before this transaction commits is a conflict.
+    ///
+    /// # Errors
+    /// [`StoreError`]: [`StoreError::Invalid`] if the table has no order.
+    pub fn range(
+        &mut self,
+        table: &str,
+        from: impl AsRef<[u8]>,
+        to: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let (table, mut from) = (table.as_bytes().to_vec(), from.as_ref().to_vec());
+        order::check(&table)?;
+        let own: Vec<(Vec<u8>, Value)> = self
+            .writes
+            .range((table.clone(), from.clone())..)
+            .take_while(|((of, key), _)| *of == table && to.is_none_or(|to| key.as_slice() < to))
+            .map(|((_, key), value)| (key.clone(), value.clone()))
+            .collect();
+        // So many that enough are left if this transaction has deleted some.
+        let enough = limit.saturating_add(own.len());
+        let mut found = BTreeMap::new();
+        while found.len() < enough {
+            let limit = RANGE_KEYS_MAX.min(enough - found.len());
+            let (table, to) = (table.clone(), to.map(<[u8]>::to_vec));
+            let request = Request::Range { table, from: from.clone(), to, limit: limit as u32 };
+            let (entries, seen) = match self.client.ask(&request)? {
+                Answer::Scanned { entries, seen } => (entries, seen),
+                answer => return Err(unexpected(answer)),
+            };
+            self.reads += 1;
+            self.seen.extend(seen);
+            let count = entries.len();
+            // The next key behind the last one.
+            if let Some(last) = entries.last() {
+                from = [last.key.as_slice(), &[0]].concat();
+            }
+            found.extend(entries.into_iter().map(|entry| (entry.key, entry.value)));
+            if count < limit {
+                break;
+            }
+        }
+        for (key, value) in own {
+            match value {
+                Some(value) => found.insert(key, value),
+                None => found.remove(&key),
+            };
+        }
+        Ok(found.into_iter().take(limit).map(|(key, value)| Entry { key, value }).collect())
     }
 
     /// Gives a key a value, when the transaction commits.
@@ -393,7 +461,11 @@ impl ClientTransaction<'_> {
         }
         let write = |((table, key), value)| WriteRequest { table, key, value };
         let is_read_only = self.writes.is_empty();
-        let writes = self.writes.into_iter().map(write).collect();
+        let writes: Vec<WriteRequest> = self.writes.into_iter().map(write).collect();
+        let bytes: usize = writes.iter().map(WriteRequest::bytes).sum();
+        if bytes > rows::WRITE_BYTES_MAX {
+            return Err(rows::writes_too_much(bytes));
+        }
         let request = Request::Commit { seen: self.seen, writes };
         match self.client.commit(&request) {
             // The transaction changes nothing: it is as if it had not been tried.

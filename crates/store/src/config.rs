@@ -204,7 +204,8 @@ impl ClusterConfig {
     pub(crate) fn settings(&self) -> Settings {
         Settings {
             f: self.f,
-            tables: vec![TableKind::Ordered { keys_per_run: crate::rows::KEYS_PER_RUN }],
+            // Rows, long values, and the trees of ordered tables. A key has its row and its value in one region.
+            tables: vec![TableKind::Ordered { keys_per_run: crate::rows::KEYS_PER_RUN }; 3],
             rows_max: self.rows_max,
             scan_rows_max: SCAN_ROWS_MAX,
             workers: self.workers,
@@ -213,9 +214,13 @@ impl ClusterConfig {
             stuck_ns: self.lease_ms * 10_000_000,
             page_rows: 256,
             page_pause_ns: 1_000_000,
+            part_bytes: PART_BYTES,
         }
     }
 }
+
+/// Records and rows travel in messages of about so many bytes; a message of the RPC layer has less than 16 MiB.
+const PART_BYTES: usize = 4 << 20;
 
 /// The number of rows in one run of keys that a range read gives at most.
 pub(crate) const SCAN_ROWS_MAX: usize = 1024;

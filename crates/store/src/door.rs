@@ -5,13 +5,17 @@ use crate::error::StoreError;
 use crate::message::{
     Answer, Entry, Footprint, GREETING, NodeStatus, RangeFootprint, Request, WriteRequest, receive, send,
 };
-use crate::rows::{self, Kind};
-use crate::session::{Local, ROWS, Stop};
-use crate::transaction::Transaction;
+use crate::order;
+use crate::rows::{self, Kind, WRITE_BYTES_MAX};
+use crate::session::{Local, ROWS, Stop, USUAL_RECORD_BYTES_MAX};
+use crate::transaction::{Found, RANGE_KEYS_MAX, Range, Transaction};
 use std::io::{self, BufReader, Read as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// All keys and values of an answer. With versions and lengths it is shorter than a message.
+const ANSWER_BYTES_MAX: usize = 40 << 20;
 
 /// Conversations at a time; each is a thread.
 const CONVERSATIONS_MAX: usize = 1024;
@@ -81,6 +85,9 @@ fn answer(request: Request, store: &Store) -> Answer {
         Request::Scan { table, prefix } => {
             store.run(|local| scan(local, table, prefix)).and_then(|result| result)
         }
+        Request::Range { table, from, to, limit } => {
+            store.run(move |local| range(local, table, from, to, limit)).and_then(|result| result)
+        }
         Request::Commit { seen, writes } => {
             store.run(|local| commit(local, seen, writes)).and_then(|result| result)
         }
@@ -106,12 +113,13 @@ fn answer(request: Request, store: &Store) -> Answer {
 
 async fn get(local: Local, keys: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Answer, StoreError> {
     let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
-        transaction.prefetch(keys.iter().map(|(table, key)| (&table[..], &key[..]))).await?;
+        transaction.prefetch_values(keys.iter().map(|(table, key)| (&table[..], &key[..]))).await?;
         let (mut values, mut seen) = (Vec::new(), Footprint::default());
         for (table, key) in &keys {
             values.push(bytes_of(transaction.get(table, key).await?)?);
             seen.rows.extend(transaction.footprint(table, key).await?);
         }
+        check_answer(values.iter().map(|value| value.as_ref().map_or(0, Vec::len)))?;
         Ok(Answer::Got { values, seen })
     });
     result.await
@@ -133,17 +141,66 @@ fn bytes_of(found: Option<(Kind, Vec<u8>)>) -> Result<Option<Vec<u8>>, Stop> {
     }
 }
 
+/// Whether values fit into one answer, with room for keys and versions.
+fn check_answer(lengths: impl Iterator<Item = usize>) -> Result<(), Stop> {
+    let bytes: usize = lengths.sum();
+    match bytes <= ANSWER_BYTES_MAX {
+        true => Ok(()),
+        false => Err(StoreError::invalid(format!(
+            "the answer has {bytes} bytes, and at most {ANSWER_BYTES_MAX} are possible; ask for less at a time"
+        ))
+        .into()),
+    }
+}
+
 async fn scan(local: Local, table: Vec<u8>, prefix: Vec<u8>) -> Result<Answer, StoreError> {
     rows::check_table(&table)?;
+    if order::is_ordered(&table) {
+        let to = order::behind_prefix(&prefix);
+        return entries_between(local, table, prefix, to, usize::MAX).await;
+    }
     let (low, high) = rows::range(&table);
     let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
         let (entries, rows) = transaction.scan(&table, low, high).await?;
-        let ours = entries
-            .into_iter()
-            .filter(|(entry, kind)| *kind == Kind::Bytes && entry.key.starts_with(&prefix));
-        let mut entries: Vec<Entry> = ours.map(|(entry, _)| entry).collect();
+        let is_wanted = |found: &Found| found.kind == Kind::Bytes && found.key.starts_with(&prefix);
+        let mut entries =
+            transaction.entries(&table, entries.into_iter().filter(is_wanted).collect()).await?;
         entries.sort_unstable();
-        let seen = Footprint { rows: Vec::new(), ranges: vec![RangeFootprint { low, high, rows }] };
+        check_answer(entries.iter().map(|Entry { key, value }| key.len() + value.len()))?;
+        let ranges = vec![RangeFootprint { low, high, rows }];
+        let seen = Footprint { ranges, ..Footprint::default() };
+        Ok(Answer::Scanned { entries, seen })
+    });
+    result.await
+}
+
+async fn range(
+    local: Local,
+    table: Vec<u8>,
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+    limit: u32,
+) -> Result<Answer, StoreError> {
+    order::check(&table)?;
+    entries_between(local, table, from, to, RANGE_KEYS_MAX.min(limit as usize)).await
+}
+
+/// The first entries of an ordered table in a range.
+async fn entries_between(
+    local: Local,
+    table: Vec<u8>,
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+    limit: usize,
+) -> Result<Answer, StoreError> {
+    let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
+        let Range { found, nodes } = transaction.range(&table, &from, to.as_deref(), limit).await?;
+        let mut seen = Footprint { nodes, ..Footprint::default() };
+        for Found { key, .. } in &found {
+            seen.rows.extend(transaction.footprint(&table, key).await?);
+        }
+        let entries = transaction.entries(&table, found).await?;
+        check_answer(entries.iter().map(|Entry { key, value }| key.len() + value.len()))?;
         Ok(Answer::Scanned { entries, seen })
     });
     result.await
@@ -157,7 +214,12 @@ async fn commit(local: Local, seen: Footprint, writes: Vec<WriteRequest>) -> Res
     if seen.ranges.iter().any(|range| range.low > range.high) {
         return Err(StoreError::invalid("a range that ends before it begins"));
     }
-    let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
+    let bytes: usize = writes.iter().map(WriteRequest::bytes).sum();
+    if bytes > WRITE_BYTES_MAX {
+        return Err(rows::writes_too_much(bytes));
+    }
+    let is_long = bytes > USUAL_RECORD_BYTES_MAX;
+    let result = local.transact_with(PATIENCE_NS, is_long, async |transaction: &mut Transaction| {
         transaction.demand(&seen).await?;
         transaction.prefetch(writes.iter().map(|write| (&write.table[..], &write.key[..]))).await?;
         for write in &writes {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 
 /// The first bytes of a conversation: this protocol, and its version.
-pub(crate) const GREETING: [u8; 8] = *b"hwstore1";
+pub(crate) const GREETING: [u8; 8] = *b"hwstore2";
 
 /// The longest message.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -20,6 +20,8 @@ pub(crate) enum Request {
     Get { keys: Vec<(Vec<u8>, Vec<u8>)> },
     /// All entries of a table, at one instant.
     Scan { table: Vec<u8>, prefix: Vec<u8> },
+    /// The first entries of an ordered table from one key on and before another, at one instant.
+    Range { table: Vec<u8>, from: Vec<u8>, to: Option<Vec<u8>>, limit: u32 },
     /// Commits writes, if everything is still as it was read.
     Commit { seen: Footprint, writes: Vec<WriteRequest> },
     /// The node's status.
@@ -55,6 +57,12 @@ pub(crate) struct WriteRequest {
     pub(crate) value: Option<Vec<u8>>,
 }
 
+impl WriteRequest {
+    pub(crate) fn bytes(&self) -> usize {
+        self.table.len() + self.key.len() + self.value.as_ref().map_or(0, Vec::len)
+    }
+}
+
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Entry {
@@ -64,11 +72,21 @@ pub struct Entry {
     pub value: Vec<u8>,
 }
 
-/// The data that a transaction read: rows and their versions, and whole ranges of rows.
+/// The data that a transaction read: rows and their versions, whole ranges of rows, and nodes of trees.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Footprint {
     pub(crate) rows: Vec<(Key, Version)>,
     pub(crate) ranges: Vec<RangeFootprint>,
+    /// Nodes of the trees of ordered tables.
+    pub(crate) nodes: Vec<(Key, Version)>,
+}
+
+impl Footprint {
+    pub(crate) fn extend(&mut self, other: Footprint) {
+        self.rows.extend(other.rows);
+        self.ranges.extend(other.ranges);
+        self.nodes.extend(other.nodes);
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,12 +176,14 @@ mod tests {
 
     fn samples() -> Vec<Request> {
         let rows = vec![(1, 2), (u64::MAX, 3)];
-        let seen = Footprint { rows: rows.clone(), ranges: vec![RangeFootprint { low: 0, high: 9, rows }] };
+        let ranges = vec![RangeFootprint { low: 0, high: 9, rows: rows.clone() }];
+        let seen = Footprint { rows: rows.clone(), ranges, nodes: rows };
         let (table, key, value) = (b"t".to_vec(), b"k".to_vec(), Some(b"v".to_vec()));
         vec![
             Request::Get { keys: vec![(table.clone(), key.clone())] },
             Request::Commit { seen, writes: vec![WriteRequest { table, key, value }] },
             Request::Locate { keys: vec![(b"t".to_vec(), b"k".to_vec())] },
+            Request::Range { table: b"t".to_vec(), from: vec![], to: Some(vec![7]), limit: 9 },
             Request::Milestones,
             Request::Meet(Introduction { node: 1, boot: 2, endpoint: "e".into() }),
         ]

@@ -15,7 +15,7 @@ use crate::door;
 use crate::engine::{PATIENCE_NS, Store};
 use crate::error::StoreError;
 use crate::message::Footprint;
-use crate::session::{Local, Stop};
+use crate::session::{Local, Stop, USUAL_RECORD_BYTES_MAX};
 use crate::transaction::Transaction;
 use parse::Parser;
 use reply::Reply;
@@ -293,7 +293,8 @@ impl Session {
 async fn each(local: Local, commands: Vec<Words>) -> Vec<Reply> {
     let mut replies = Vec::with_capacity(commands.len());
     for words in commands {
-        let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
+        let is_long = is_long(std::slice::from_ref(&words));
+        let result = local.transact_with(PATIENCE_NS, is_long, async |transaction: &mut Transaction| {
             data::apply(transaction, &words).await
         });
         replies.push(result.await.unwrap_or_else(|error| Reply::failed(&error)));
@@ -301,16 +302,22 @@ async fn each(local: Local, commands: Vec<Words>) -> Vec<Reply> {
     replies
 }
 
+/// Whether commands write much, as far as their words tell.
+fn is_long(commands: &[Words]) -> bool {
+    commands.iter().flatten().map(Vec::len).sum::<usize>() > USUAL_RECORD_BYTES_MAX
+}
+
 /// Runs commands as one transaction, if the watched keys are unchanged.
 async fn together(local: Local, commands: Vec<Words>, watched: Footprint) -> Result<Vec<Reply>, StoreError> {
-    let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
-        transaction.demand(&watched).await?;
-        let mut replies = Vec::with_capacity(commands.len());
-        for words in &commands {
-            replies.push(data::apply(transaction, words).await?);
-        }
-        Ok(replies)
-    });
+    let result =
+        local.transact_with(PATIENCE_NS, is_long(&commands), async |transaction: &mut Transaction| {
+            transaction.demand(&watched).await?;
+            let mut replies = Vec::with_capacity(commands.len());
+            for words in &commands {
+                replies.push(data::apply(transaction, words).await?);
+            }
+            Ok(replies)
+        });
     result.await
 }
 

@@ -9,6 +9,11 @@
 //! Every row that a search looks at is in the transaction's read set, absent ones included, so a search is as
 //! serialisable as a read. The mark stays when entries are removed: a search may look at a row more than it
 //! must, but never at one too few.
+//!
+//! **A value that does not fit into a row of one datagram has a row of its own**, in another table of `txn`. The entry
+//! then has the value's length and its place. Every transaction that changes such a value changes the entry's row as
+//! well, so a reader whose entry is still the same has seen one value and not pieces of two; and searches,
+//! scans and counts read rows that are short.
 
 use crate::error::StoreError;
 use highwire_txn::Key;
@@ -17,11 +22,27 @@ use highwire_txn::Key;
 pub const TABLE_BYTES_MAX: usize = 32;
 /// The longest key.
 pub const KEY_BYTES_MAX: usize = 512;
-/// The longest value. An entry with the longest of all three fits into a row of its own.
-pub const VALUE_BYTES_MAX: usize =
-    highwire_txn::VALUE_BYTES_MAX - 1 - ENTRY_HEADER_BYTES - TABLE_BYTES_MAX - KEY_BYTES_MAX;
+/// The longest value.
+pub const VALUE_BYTES_MAX: usize = 1 << 20;
+/// All that a transaction writes, keys included. Its record is one message, which has less than 16 MiB.
+pub const WRITE_BYTES_MAX: usize = 8 << 20;
+/// All long values that a transaction reads at a node.
+pub const READ_BYTES_MAX: usize = 32 << 20;
+/// The longest row of entries: one datagram.
+const ROW_BYTES_MAX: usize = highwire_txn::VALUE_BYTES_MAX;
+/// The longest value that lies beside its key. An entry with the longest of all three fits into a row of its own.
+pub(crate) const SHORT_VALUE_BYTES_MAX: usize =
+    ROW_BYTES_MAX - 1 - ENTRY_HEADER_BYTES - TABLE_BYTES_MAX - KEY_BYTES_MAX;
+const _: () = assert!(
+    VALUE_BYTES_MAX + LONG_HEADER_BYTES + TABLE_BYTES_MAX + KEY_BYTES_MAX
+        <= highwire_txn::LONG_VALUE_BYTES_MAX
+);
 
 const ENTRY_HEADER_BYTES: usize = 1 + 2 + 1 + 2;
+/// Lengths of the table's name and of the key, in front of a long value.
+const LONG_HEADER_BYTES: usize = 1 + 2;
+/// In the byte of an entry's kind: its value is long, and lies elsewhere.
+const LONG: u8 = 0x40;
 /// A table's rows lie in this many runs, which are spread over the regions.
 const RUNS_PER_TABLE_LOG2: u32 = 4;
 const KEY_BITS: u32 = 48;
@@ -43,7 +64,26 @@ pub(crate) struct Cell {
     pub(crate) table: Vec<u8>,
     pub(crate) key: Vec<u8>,
     pub(crate) kind: Kind,
-    pub(crate) value: Vec<u8>,
+    pub(crate) value: Value,
+}
+
+/// A value, or where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// The value itself.
+    Short(Vec<u8>),
+    /// It has so many bytes, and lies in this place of its key's chain.
+    Long { bytes: u32, step: u8 },
+}
+
+impl Value {
+    /// The bytes that it takes in a row of entries.
+    fn bytes(&self) -> usize {
+        match self {
+            Value::Short(bytes) => bytes.len(),
+            Value::Long { .. } => 4 + 1,
+        }
+    }
 }
 
 /// A row.
@@ -55,7 +95,7 @@ pub(crate) struct Row {
 
 impl Cell {
     fn bytes(&self) -> usize {
-        ENTRY_HEADER_BYTES + self.table.len() + self.key.len() + self.value.len()
+        ENTRY_HEADER_BYTES + self.table.len() + self.key.len() + self.value.bytes()
     }
 
     fn is(&self, table: &[u8], key: &[u8]) -> bool {
@@ -76,11 +116,17 @@ impl Row {
         for cell in &self.cells {
             bytes.push(cell.table.len() as u8);
             bytes.extend_from_slice(&(cell.key.len() as u16).to_le_bytes());
-            bytes.push(cell.kind as u8);
-            bytes.extend_from_slice(&(cell.value.len() as u16).to_le_bytes());
+            bytes.push(cell.kind as u8 | if matches!(cell.value, Value::Long { .. }) { LONG } else { 0 });
+            bytes.extend_from_slice(&(cell.value.bytes() as u16).to_le_bytes());
             bytes.extend_from_slice(&cell.table);
             bytes.extend_from_slice(&cell.key);
-            bytes.extend_from_slice(&cell.value);
+            match &cell.value {
+                Value::Short(value) => bytes.extend_from_slice(value),
+                Value::Long { bytes: length, step } => {
+                    bytes.extend_from_slice(&length.to_le_bytes());
+                    bytes.push(*step);
+                }
+            }
         }
         bytes
     }
@@ -89,17 +135,16 @@ impl Row {
         self.cells.iter().find(|cell| cell.is(table, key))
     }
 
-    /// Removes an entry; returns whether it was there.
-    pub(crate) fn remove(&mut self, table: &[u8], key: &[u8]) -> bool {
-        let before = self.cells.len();
-        self.cells.retain(|cell| !cell.is(table, key));
-        self.cells.len() < before
+    /// Removes an entry; returns its value.
+    pub(crate) fn remove(&mut self, table: &[u8], key: &[u8]) -> Option<Value> {
+        let at = self.cells.iter().position(|cell| cell.is(table, key))?;
+        Some(self.cells.remove(at).value)
     }
 
     /// Whether there is room for an entry.
     pub(crate) fn has_room_for(&self, cell: &Cell) -> bool {
         let taken: usize = self.cells.iter().map(Cell::bytes).sum();
-        1 + taken + cell.bytes() <= highwire_txn::VALUE_BYTES_MAX
+        1 + taken + cell.bytes() <= ROW_BYTES_MAX
     }
 
     /// Whether the row can be deleted without loss.
@@ -118,20 +163,47 @@ fn parse(mut bytes: &[u8]) -> Option<Row> {
     while !bytes.is_empty() {
         let header = take(&mut bytes, ENTRY_HEADER_BYTES)?;
         let length = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
-        let kind = match header[3] {
+        let kind = match header[3] & !LONG {
             0 => Kind::Bytes,
             1 => Kind::Fields,
             _ => return None,
         };
         let table = take(&mut bytes, usize::from(header[0]))?.to_vec();
         let key = take(&mut bytes, length(1))?.to_vec();
-        let value = take(&mut bytes, length(4))?.to_vec();
+        let value = take(&mut bytes, length(4))?;
+        let value = match header[3] & LONG {
+            0 => Value::Short(value.to_vec()),
+            _ => {
+                let (length, step) = value.split_first_chunk()?;
+                let [step] = *step else { return None };
+                Value::Long { bytes: u32::from_le_bytes(*length), step }
+            }
+        };
         cells.push(Cell { table, key, kind, value });
     }
     Some(Row { overflows, cells })
 }
 
-fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+/// The row of a long value: whose it is, and the value.
+pub(crate) fn long_row(table: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(LONG_HEADER_BYTES + table.len() + key.len() + value.len());
+    bytes.push(table.len() as u8);
+    bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
+    bytes.extend_from_slice(table);
+    bytes.extend_from_slice(key);
+    bytes.extend_from_slice(value);
+    bytes
+}
+
+/// The long value in a row, if it is this key's.
+pub(crate) fn long_value<'a>(mut row: &'a [u8], table: &[u8], key: &[u8]) -> Option<&'a [u8]> {
+    let header = take(&mut row, LONG_HEADER_BYTES)?;
+    let key_bytes = usize::from(u16::from_le_bytes([header[1], header[2]]));
+    let is_its = take(&mut row, usize::from(header[0]))? == table && take(&mut row, key_bytes)? == key;
+    is_its.then_some(row)
+}
+
+pub(crate) fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     let (taken, rest) = bytes.split_at_checked(length)?;
     *bytes = rest;
     Some(taken)
@@ -148,6 +220,16 @@ pub(crate) fn place(table: &[u8], key: &[u8], step: u64) -> Key {
 /// The rows of a table: the first and the last key that they can have.
 pub(crate) fn range(table: &[u8]) -> (Key, Key) {
     (first(table), first(table) | ((1 << KEY_BITS) - 1))
+}
+
+/// The place of the root of a table's order.
+pub(crate) fn root(table: &[u8]) -> Key {
+    place_of_node(table, mix(hash(table).wrapping_add(1)))
+}
+
+/// A place for a node of a table's order: any of the table's, as `random` says.
+pub(crate) fn place_of_node(table: &[u8], random: u64) -> Key {
+    first(table) | (random >> (64 - KEY_BITS))
 }
 
 fn first(table: &[u8]) -> Key {
@@ -187,6 +269,12 @@ pub(crate) fn check_value(value: &[u8]) -> Result<(), StoreError> {
     Ok(())
 }
 
+pub(crate) fn writes_too_much(bytes: usize) -> StoreError {
+    StoreError::invalid(format!(
+        "the transaction writes {bytes} bytes; at most {WRITE_BYTES_MAX} are possible, all keys and values together"
+    ))
+}
+
 /// FNV-1a. It decides where data lies, so it must never change; `std`'s hashers may.
 fn hash(bytes: &[u8]) -> u64 {
     bytes
@@ -207,7 +295,8 @@ mod tests {
     use highwire_stdx::Rng;
 
     fn cell(key: &str, value_bytes: usize) -> Cell {
-        Cell { table: b"t".to_vec(), key: key.into(), kind: Kind::Bytes, value: vec![7; value_bytes] }
+        let value = Value::Short(vec![7; value_bytes]);
+        Cell { table: b"t".to_vec(), key: key.into(), kind: Kind::Bytes, value }
     }
 
     #[test]
@@ -215,7 +304,12 @@ mod tests {
         for overflows in [false, true] {
             let row = Row {
                 overflows,
-                cells: vec![cell("a", 0), cell("", 100), Cell { kind: Kind::Fields, ..cell("b", 3) }],
+                cells: vec![
+                    cell("a", 0),
+                    cell("", 100),
+                    Cell { kind: Kind::Fields, ..cell("b", 3) },
+                    Cell { value: Value::Long { bytes: 1 << 20, step: 63 }, ..cell("c", 0) },
+                ],
             };
             assert_eq!(Row::parse(&row.to_bytes()), Ok(row));
         }
@@ -223,7 +317,8 @@ mod tests {
 
     #[test]
     fn damaged_rows_never_panic() {
-        let bytes = Row { overflows: true, cells: vec![cell("abc", 20), cell("d", 5)] }.to_bytes();
+        let long = Cell { value: Value::Long { bytes: 9, step: 1 }, ..cell("e", 0) };
+        let bytes = Row { overflows: true, cells: vec![cell("abc", 20), cell("d", 5), long] }.to_bytes();
         let mut rng = Rng::new(3);
         for _ in 0..5000 {
             let mut bent = bytes.clone();
@@ -241,12 +336,31 @@ mod tests {
             table: vec![1; TABLE_BYTES_MAX],
             key: vec![2; KEY_BYTES_MAX],
             kind: Kind::Bytes,
-            value: vec![3; VALUE_BYTES_MAX + extra],
+            value: Value::Short(vec![3; SHORT_VALUE_BYTES_MAX + extra]),
         };
         assert!(Row::default().has_room_for(&longest(0)));
         assert!(!Row::default().has_room_for(&longest(1)));
         let row = Row { overflows: true, cells: vec![longest(0)] };
-        assert_eq!(row.to_bytes().len(), highwire_txn::VALUE_BYTES_MAX);
+        assert_eq!(row.to_bytes().len(), ROW_BYTES_MAX);
+    }
+
+    /// Rows of earlier versions of the program are read.
+    #[test]
+    fn a_row_of_short_values_is_as_it_always_was() {
+        let bytes = Row { overflows: true, cells: vec![cell("abc", 2)] }.to_bytes();
+        assert_eq!(bytes, [1, 1, 3, 0, 0, 2, 0, b't', b'a', b'b', b'c', 7, 7]);
+    }
+
+    #[test]
+    fn a_long_value_is_found_only_in_its_own_row() {
+        let row = long_row(b"t", b"key", b"value");
+        assert_eq!(long_value(&row, b"t", b"key"), Some(&b"value"[..]));
+        for (table, key) in [(&b"u"[..], &b"key"[..]), (b"t", b"ke"), (b"t", b"keyv"), (b"tk", b"ey")] {
+            assert_eq!(long_value(&row, table, key), None);
+        }
+        for end in 0..row.len() - 5 {
+            assert_eq!(long_value(&row[..end], b"t", b"key"), None, "{end}");
+        }
     }
 
     /// Stored data is found only if these numbers never change.
@@ -254,6 +368,7 @@ mod tests {
     fn places_are_the_same_for_ever() {
         assert_eq!(place(b"accounts", b"alice", 0), 0x6EA4C5D1556D6677);
         assert_eq!(place(b"accounts", b"alice", 1), 0x6EA41A046F573E1E);
+        assert_eq!(root(b"ordered.events"), 0x84F5824E620A5514);
         let (low, high) = range(b"accounts");
         for step in 0..100 {
             assert!((low..=high).contains(&place(b"accounts", b"alice", step)));

@@ -17,8 +17,19 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// The only table of `txn` that the product uses: one with ranges.
+/// The table of `txn` in which keys lie, and values that are short.
 pub(crate) const ROWS: TableId = TableId(0);
+/// The table of `txn` for values that are long.
+pub(crate) const LONG_VALUES: TableId = TableId(1);
+
+/// The table of `txn` for the trees of ordered tables.
+pub(crate) const ORDER: TableId = TableId(2);
+
+/// Workers for transactions that write much. A worker's last record stays in the log, at f + 1 nodes, and a
+/// recovery sends it to all: if every worker could have long ones, they would fill memories.
+const LONG_WORKERS: u16 = 2;
+/// Records that are longer need such a worker.
+pub(crate) const USUAL_RECORD_BYTES_MAX: usize = 64 << 10;
 
 /// The state that the tasks of a node's thread share.
 pub(crate) struct Shared {
@@ -54,6 +65,8 @@ struct Workers {
     seats: Vec<Seat>,
     free: Vec<u16>,
     waiting: VecDeque<Waker>,
+    /// Tasks that wait for one of the first [`LONG_WORKERS`].
+    waiting_long: VecDeque<Waker>,
 }
 
 #[derive(Default)]
@@ -67,7 +80,8 @@ struct Seat {
 impl Shared {
     pub(crate) fn new(node: Node, f: usize, workers: u16, seed: u64) -> Rc<Shared> {
         let seats = (0..workers).map(|_| Seat::default()).collect();
-        let workers = Workers { seats, free: (0..workers).rev().collect(), waiting: VecDeque::new() };
+        // The last one is taken first: those for long records are left as long as there are others.
+        let workers = Workers { seats, free: (0..workers).collect(), ..Workers::default() };
         Rc::new(Shared {
             node: RefCell::new(node),
             clock: Clock,
@@ -154,8 +168,16 @@ impl Shared {
         let mut workers = self.workers.borrow_mut();
         let seat = &mut workers.seats[usize::from(worker)];
         (seat.is_orphan, seat.event) = (false, None);
-        workers.free.push(worker);
-        if let Some(waker) = workers.waiting.pop_front() {
+        match worker < LONG_WORKERS {
+            true => workers.free.insert(0, worker),
+            false => workers.free.push(worker),
+        }
+        let Workers { waiting, waiting_long, .. } = &mut *workers;
+        // Few wait for those, and one of them may have given up.
+        if worker < LONG_WORKERS {
+            waiting_long.drain(..).for_each(Waker::wake);
+        }
+        if let Some(waker) = waiting.pop_front() {
             waker.wake();
         }
     }
@@ -192,6 +214,8 @@ pub(crate) enum Stop {
     Unavailable,
     /// A range has too many rows: worth another try with a shorter one.
     TooLong,
+    /// The transaction writes so much that it needs a worker for long records: worth another try with one.
+    NeedsLongWorker,
     /// The error is final.
     Error(StoreError),
 }
@@ -237,15 +261,29 @@ impl Local {
 
     /// Begins a transaction, when a worker is free.
     pub(crate) async fn begin(&self) -> Result<Session, Stop> {
+        self.begin_with(false).await
+    }
+
+    /// The same, with a worker that may have long records.
+    pub(crate) async fn begin_with(&self, is_long: bool) -> Result<Session, Stop> {
         if !self.shared.node.borrow().is_open() {
             return Err(Stop::Unavailable);
         }
         let worker = std::future::poll_fn(|cx| {
             let mut workers = self.shared.workers.borrow_mut();
-            match workers.free.pop() {
+            let free = match is_long {
+                true => {
+                    let place = workers.free.iter().position(|&worker| worker < LONG_WORKERS);
+                    place.map(|place| workers.free.remove(place))
+                }
+                false => workers.free.pop(),
+            };
+            match free {
                 Some(worker) => Poll::Ready(worker),
                 None => {
-                    workers.waiting.push_back(cx.waker().clone());
+                    let Workers { waiting, waiting_long, .. } = &mut *workers;
+                    let queue = if is_long { waiting_long } else { waiting };
+                    queue.push_back(cx.waker().clone());
                     Poll::Pending
                 }
             }
@@ -270,20 +308,30 @@ impl Session {
         self.local.shared.clock.now_ns()
     }
 
-    pub(crate) fn add_read(&self, key: Key) -> Result<(), Stop> {
-        Ok(self.node().add_to_read_set(self.worker, ROWS, key)?)
+    pub(crate) fn random(&self) -> u64 {
+        self.local.shared.rng.borrow_mut().next_u64()
     }
 
-    pub(crate) fn add_write(&self, key: Key, mode: Mode) -> Result<(), Stop> {
-        Ok(self.node().add_to_write_set(self.worker, ROWS, key, mode)?)
+    /// Whether this worker may have long records.
+    pub(crate) fn is_long(&self) -> bool {
+        self.worker < LONG_WORKERS
+    }
+
+    pub(crate) fn add_read(&self, table: TableId, key: Key) -> Result<(), Stop> {
+        Ok(self.node().add_to_read_set(self.worker, table, key)?)
+    }
+
+    pub(crate) fn add_write(&self, table: TableId, key: Key, mode: Mode) -> Result<(), Stop> {
+        // The rows that a transaction writes are those that it has read, or long values to be replaced.
+        Ok(self.node().add_blindly_to_write_set(self.worker, table, key, mode)?)
     }
 
     pub(crate) fn add_range(&self, low: Key, high: Key) -> Result<(), Stop> {
         Ok(self.node().add_range(self.worker, ROWS, low, high)?)
     }
 
-    pub(crate) fn set_value(&self, key: Key, value: &[u8]) -> Result<(), Stop> {
-        Ok(self.node().set_value(self.worker, ROWS, key, value)?)
+    pub(crate) fn set_value(&self, table: TableId, key: Key, value: &[u8]) -> Result<(), Stop> {
+        Ok(self.node().set_value(self.worker, table, key, value)?)
     }
 
     /// Reads and locks the keys that were added.
@@ -298,9 +346,9 @@ impl Session {
     }
 
     /// A key as read: its version, and its value if it exists.
-    pub(crate) fn seen(&self, key: Key) -> Option<(Version, Option<Vec<u8>>)> {
+    pub(crate) fn seen(&self, table: TableId, key: Key) -> Option<(Version, Option<Vec<u8>>)> {
         let node = self.node();
-        let item = node.worker(self.worker).items().iter().find(|item| item.key == key)?;
+        let item = node.worker(self.worker).item(table, key)?;
         Some((item.seen?, item.value.clone()))
     }
 

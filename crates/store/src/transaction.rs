@@ -5,15 +5,23 @@
 //! ([`Transaction::demand`]): clients' transactions and Redis's WATCH commit that way.
 
 use crate::error::StoreError;
-use crate::message::{Entry, Footprint};
-use crate::rows::{self, Cell, Kind, Row};
-use crate::session::{Local, Session, Stop};
+use crate::message::Footprint;
+use crate::order::is_ordered;
+use crate::rows::{self, Cell, Kind, Row, SHORT_VALUE_BYTES_MAX, Value, WRITE_BYTES_MAX};
+use crate::session::{LONG_VALUES, Local, ORDER, ROWS, Session, Stop, USUAL_RECORD_BYTES_MAX};
 use highwire_txn::{Key, Mode, Version};
 use std::cell::Cell as Flag;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
+
+mod long;
+mod order;
+
+use long::LongRow;
+use order::CachedNode;
+pub(crate) use order::{RANGE_KEYS_MAX, Range};
 
 /// Longer chains are refused. Each place needs as many keys of one hash as fill a row.
 const CHAIN_MAX: u64 = 64;
@@ -24,6 +32,12 @@ const PIECES_MAX: u64 = 1 << 14;
 pub struct Transaction {
     session: Session,
     rows: BTreeMap<Key, Cached>,
+    long: BTreeMap<Key, LongRow>,
+    /// Nodes of ordered tables' trees.
+    nodes: BTreeMap<Key, CachedNode>,
+    /// Bytes of long values that were read, and of those that were put.
+    long_bytes: usize,
+    long_bytes_put: usize,
     /// The number of ranges in which a table is read.
     pieces: u64,
 }
@@ -33,6 +47,14 @@ struct Cached {
     is_present: bool,
     row: Row,
     is_changed: bool,
+}
+
+/// An entry that a scan has found. Its value may be elsewhere: see [`Transaction::entries`].
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) key: Vec<u8>,
+    pub(crate) kind: Kind,
+    pub(crate) value: Value,
 }
 
 impl std::fmt::Debug for Transaction {
@@ -47,6 +69,16 @@ impl Local {
     pub(crate) async fn transact<T>(
         &self,
         patience_ns: u64,
+        body: impl AsyncFnMut(&mut Transaction) -> Result<T, Stop>,
+    ) -> Result<T, StoreError> {
+        self.transact_with(patience_ns, false, body).await
+    }
+
+    /// The same; `is_long`: it will write much.
+    pub(crate) async fn transact_with<T>(
+        &self,
+        patience_ns: u64,
+        mut is_long: bool,
         mut body: impl AsyncFnMut(&mut Transaction) -> Result<T, Stop>,
     ) -> Result<T, StoreError> {
         let began = self.shared.clock.now_ns();
@@ -57,8 +89,8 @@ impl Local {
         for attempt in 0u32.. {
             let is_committing = Flag::new(false);
             let once = async {
-                let session = self.begin().await?;
-                let mut transaction = Transaction { session, rows: BTreeMap::new(), pieces };
+                let session = self.begin_with(is_long).await?;
+                let mut transaction = Transaction::new(session, pieces);
                 let value = body(&mut transaction).await?;
                 transaction.lock().await?;
                 is_committing.set(true);
@@ -93,6 +125,7 @@ impl Local {
                     }
                     return Err(error);
                 }
+                Stop::NeedsLongWorker => is_long = true,
                 Stop::TooLong if pieces < PIECES_MAX => pieces *= 4,
                 Stop::TooLong => {
                     return Err(StoreError::invalid(
@@ -154,12 +187,31 @@ impl Local {
 }
 
 impl Transaction {
+    fn new(session: Session, pieces: u64) -> Transaction {
+        let (rows, long, nodes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Transaction { session, rows, long, nodes, long_bytes: 0, long_bytes_put: 0, pieces }
+    }
+
     /// A key's value, as this transaction sees it.
     pub(crate) async fn get(&mut self, table: &[u8], key: &[u8]) -> Result<Option<(Kind, Vec<u8>)>, Stop> {
+        let Some(cell) = self.cell(table, key).await? else { return Ok(None) };
+        let (kind, value) = (cell.kind, cell.value.clone());
+        Ok(Some((kind, self.value(table, key, &value).await?)))
+    }
+
+    /// A value's kind and length, without reading it if it is long.
+    pub(crate) async fn measure(&mut self, table: &[u8], key: &[u8]) -> Result<Option<(Kind, usize)>, Stop> {
+        let cell = self.cell(table, key).await?;
+        Ok(cell.map(|cell| match &cell.value {
+            Value::Short(value) => (cell.kind, value.len()),
+            Value::Long { bytes, .. } => (cell.kind, *bytes as usize),
+        }))
+    }
+
+    /// A key's entry.
+    async fn cell(&mut self, table: &[u8], key: &[u8]) -> Result<Option<&Cell>, Stop> {
         let found = self.find(table, key).await?;
-        Ok(found
-            .and_then(|at| self.rows[&at].row.find(table, key))
-            .map(|cell| (cell.kind, cell.value.clone())))
+        Ok(found.and_then(|at| self.rows[&at].row.find(table, key)))
     }
 
     /// Gives a key a value.
@@ -171,8 +223,28 @@ impl Transaction {
         value: &[u8],
     ) -> Result<(), Stop> {
         rows::check_value(value)?;
-        self.delete(table, key).await?;
-        let cell = Cell { table: table.to_vec(), key: key.to_vec(), kind, value: value.to_vec() };
+        let old = self.take(table, key).await?;
+        if old.is_none() && is_ordered(table) {
+            self.add_to_order(table, key).await?;
+        }
+        let old = match old {
+            Some(Value::Long { step, .. }) => Some(step),
+            _ => None,
+        };
+        let value = if value.len() <= SHORT_VALUE_BYTES_MAX {
+            if let Some(step) = old {
+                self.delete_long(table, key, step);
+            }
+            Value::Short(value.to_vec())
+        } else {
+            self.long_bytes_put += value.len();
+            if self.long_bytes_put > USUAL_RECORD_BYTES_MAX && !self.session.is_long() {
+                return Err(Stop::NeedsLongWorker);
+            }
+            let step = self.put_long(table, key, value, old).await?;
+            Value::Long { bytes: value.len() as u32, step }
+        };
+        let cell = Cell { table: table.to_vec(), key: key.to_vec(), kind, value };
         for step in 0..CHAIN_MAX {
             let cached = self.row(rows::place(table, key, step)).await?;
             if cached.row.has_room_for(&cell) {
@@ -188,10 +260,23 @@ impl Transaction {
 
     /// Takes a key away; returns whether it was there.
     pub(crate) async fn delete(&mut self, table: &[u8], key: &[u8]) -> Result<bool, Stop> {
-        let Some(at) = self.find(table, key).await? else { return Ok(false) };
+        let old = self.take(table, key).await?;
+        if let Some(Value::Long { step, .. }) = old {
+            self.delete_long(table, key, step);
+        }
+        if old.is_some() && is_ordered(table) {
+            self.take_from_order(table, key).await?;
+        }
+        Ok(old.is_some())
+    }
+
+    /// Takes an entry out of its row.
+    async fn take(&mut self, table: &[u8], key: &[u8]) -> Result<Option<Value>, Stop> {
+        let Some(at) = self.find(table, key).await? else { return Ok(None) };
         let cached = self.row(at).await?;
-        cached.is_changed |= cached.row.remove(table, key);
-        Ok(true)
+        let old = cached.row.remove(table, key);
+        cached.is_changed |= old.is_some();
+        Ok(old)
     }
 
     /// Reads the first places of many keys at once, so that later reads of them take no time.
@@ -226,6 +311,9 @@ impl Transaction {
         if !footprint.rows.iter().all(is_same) {
             return Err(StoreError::Conflict.into());
         }
+        if !self.has_nodes(&footprint.nodes).await? {
+            return Err(StoreError::Conflict.into());
+        }
         for range in &footprint.ranges {
             let now = self.read_range(range.low, range.high).await?;
             if now.into_iter().map(|row| (row.key, row.version)).ne(range.rows.iter().copied()) {
@@ -241,15 +329,17 @@ impl Transaction {
         table: &[u8],
         low: Key,
         high: Key,
-    ) -> Result<(Vec<(Entry, Kind)>, Vec<(Key, Version)>), Stop> {
+    ) -> Result<(Vec<Found>, Vec<(Key, Version)>), Stop> {
         let found = self.read_range(low, high).await?;
         let seen = found.iter().map(|row| (row.key, row.version)).collect();
         let mut entries = Vec::new();
         let mut add = |row: &Row| {
             let ours = row.cells.iter().filter(|cell| cell.table == table);
-            entries.extend(
-                ours.map(|cell| (Entry { key: cell.key.clone(), value: cell.value.clone() }, cell.kind)),
-            );
+            entries.extend(ours.map(|cell| Found {
+                key: cell.key.clone(),
+                kind: cell.kind,
+                value: cell.value.clone(),
+            }));
         };
         for row in &found {
             // A row that this transaction wrote itself hides the stored one.
@@ -313,11 +403,11 @@ impl Transaction {
             return Ok(());
         }
         for &place in &absent {
-            self.session.add_read(place)?;
+            self.session.add_read(ROWS, place)?;
         }
         self.session.execute().await?;
         for place in absent {
-            let (version, value) = self.session.seen(place).ok_or(Stop::Conflict)?;
+            let (version, value) = self.session.seen(ROWS, place).ok_or(Stop::Conflict)?;
             let row = value.as_deref().map_or(Ok(Row::default()), Row::parse)?;
             self.rows.insert(place, Cached { version, is_present: value.is_some(), row, is_changed: false });
         }
@@ -326,7 +416,7 @@ impl Transaction {
 
     /// Locks the rows to be written, and sets their values.
     async fn lock(&mut self) -> Result<(), Stop> {
-        let mut any = false;
+        let mut writes = Vec::new();
         for (&place, cached) in self.rows.iter().filter(|(_, cached)| cached.is_changed) {
             let mode = match (cached.is_present, cached.row.is_needless()) {
                 (true, true) => Mode::Delete,
@@ -334,16 +424,35 @@ impl Transaction {
                 (false, false) => Mode::Insert,
                 (false, true) => continue,
             };
-            self.session.add_write(place, mode)?;
-            any = true;
+            writes.push((ROWS, place, mode, cached.row.to_bytes().into()));
         }
-        if !any {
+        for (&place, row) in &self.long {
+            if let Some((mode, row)) = row.change() {
+                writes.push((LONG_VALUES, place, mode, std::borrow::Cow::Borrowed(row.unwrap_or_default())));
+            }
+        }
+        for (&place, node) in &self.nodes {
+            if let Some((mode, row)) = node.change() {
+                writes.push((ORDER, place, mode, row.into()));
+            }
+        }
+        let bytes: usize = writes.iter().map(|write| write.3.len()).sum();
+        if bytes > WRITE_BYTES_MAX {
+            return Err(rows::writes_too_much(bytes).into());
+        }
+        if bytes > USUAL_RECORD_BYTES_MAX && !self.session.is_long() {
+            return Err(Stop::NeedsLongWorker);
+        }
+        if writes.is_empty() {
             return Ok(());
         }
+        for (table, place, mode, _) in &writes {
+            self.session.add_write(*table, *place, *mode)?;
+        }
         self.session.execute().await?;
-        for (&place, cached) in self.rows.iter().filter(|(_, cached)| cached.is_changed) {
-            if !cached.row.is_needless() {
-                self.session.set_value(place, &cached.row.to_bytes())?;
+        for (table, place, mode, bytes) in &writes {
+            if *mode != Mode::Delete {
+                self.session.set_value(*table, *place, bytes)?;
             }
         }
         Ok(())
@@ -352,23 +461,57 @@ impl Transaction {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Client, ClusterConfig, Engine, VALUE_BYTES_MAX};
+    use crate::rows::SHORT_VALUE_BYTES_MAX;
+    use crate::{Client, ClusterConfig, Engine};
     use std::net::TcpListener;
 
     /// All keys of this table belong to one chain of rows.
     const TABLE: &str = "collide";
 
-    #[test]
-    fn keys_whose_hashes_collide_are_told_apart_in_a_chain_of_rows() {
-        let folder = std::env::temp_dir().join(format!("highwire-chains-{}", std::process::id()));
+    /// A node of its own, and the folder of its register.
+    fn node(name: &str) -> (Engine, Client, std::path::PathBuf) {
+        let folder = std::env::temp_dir().join(format!("highwire-{name}-{}", std::process::id()));
         let port = TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port");
         let text =
             format!("f = 0\nregister = \"{}\"\n[[node]]\nid = 0\ndoor = \"{port}\"\n", folder.display());
         let engine = Engine::start(&ClusterConfig::parse(&text).expect("a cluster"), 0).expect("a node");
-        let mut client = Client::new([port.to_string()]);
+        (engine, Client::new([port.to_string()]), folder)
+    }
+
+    #[test]
+    fn long_values_of_keys_whose_hashes_collide_have_rows_of_their_own() {
+        let (engine, mut client, folder) = node("long-chains");
+        let value = |key: usize, turn: usize| vec![(key * 7 + turn) as u8; 5000 + 1000 * key + turn];
+        for turn in 0..3 {
+            // All in one transaction, then each by itself, the last one first.
+            let put = client.transact(|transaction| {
+                (0..6).for_each(|key| transaction.put(TABLE, key.to_string(), value(key, turn)));
+                Ok(())
+            });
+            put.expect("stored");
+            for key in (0..6).rev() {
+                assert!(client.get(TABLE, key.to_string()) == Ok(Some(value(key, turn))), "key {key}");
+            }
+            assert_eq!(client.delete(TABLE, "2"), Ok(true));
+            client.put(TABLE, "4", "short").expect("stored");
+            client.put(TABLE, "2", value(2, 9)).expect("stored");
+            assert!(client.get(TABLE, "2") == Ok(Some(value(2, 9))));
+            for key in [0, 1, 3, 5] {
+                assert!(client.get(TABLE, key.to_string()) == Ok(Some(value(key, turn))), "key {key}");
+            }
+        }
+        engine.store().stop();
+        engine.join().expect("no panic");
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+
+    #[test]
+    fn keys_whose_hashes_collide_are_told_apart_in_a_chain_of_rows() {
+        let (engine, mut client, folder) = node("chains");
         let value = |key: usize, bytes: usize| vec![key as u8; bytes];
         // The first fits with others into a row, the next needs one of its own, and so on.
-        let sizes: Vec<usize> = (0..20).map(|key| if key % 3 == 0 { 100 } else { VALUE_BYTES_MAX }).collect();
+        let sizes: Vec<usize> =
+            (0..20).map(|key| if key % 3 == 0 { 100 } else { SHORT_VALUE_BYTES_MAX }).collect();
         for (key, &bytes) in sizes.iter().enumerate() {
             client.put(TABLE, format!("{key}"), value(key, bytes)).expect("stored");
         }
@@ -386,11 +529,11 @@ mod tests {
         for key in (0..20).step_by(2) {
             assert_eq!(client.delete(TABLE, format!("{key}")), Ok(true));
         }
-        client.put(TABLE, "3", value(3, VALUE_BYTES_MAX)).expect("stored");
+        client.put(TABLE, "3", value(3, SHORT_VALUE_BYTES_MAX)).expect("stored");
         client.put(TABLE, "4", value(4, 7)).expect("stored");
         client.put(TABLE, "5", value(5, 1)).expect("stored");
         let now = |key: usize| match key {
-            3 => Some(VALUE_BYTES_MAX),
+            3 => Some(SHORT_VALUE_BYTES_MAX),
             4 => Some(7),
             5 => Some(1),
             key => (key % 2 == 1).then(|| sizes[key]),

@@ -3,9 +3,10 @@
 mod common;
 
 use common::Cluster;
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Debian's Python, which has the modules of Debian's package `python3-redis`.
 const PYTHON: &str = "/usr/bin/python3";
@@ -68,7 +69,16 @@ fn redis_cli_is_told_the_same_at_every_node() {
         "LPUSH list x",
         "ERR unknown command 'LPUSH': it is not promised by this store; see docs/store.md",
     );
-    check(2, "DEL greeting none", "1");
+    // The command line takes a value of a MiB from its standard input.
+    let longest = "0123456789abcdef".repeat(1 << 16);
+    let mut command = Command::new("redis-cli");
+    command.args(["-p", &ports[0], "-x", "SET", "longest"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("it runs");
+    child.stdin.take().expect("piped").write_all(longest.as_bytes()).expect("written");
+    assert_eq!(text(&child.wait_with_output().expect("it ends")).trim(), "OK");
+    check(1, "GET longest", &longest);
+    check(2, "STRLEN longest", "1048576");
+    check(2, "DEL greeting none longest", "2");
     check(0, "EXISTS greeting", "0");
 }
 

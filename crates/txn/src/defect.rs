@@ -25,6 +25,8 @@ pub(crate) enum Defect {
     TornRecordAccepted,
     StaleReplicaPromoted,
     RecoveryForgetsRecords,
+    LaterRecordsAreNotAskedFor,
+    LaterRecordsAreNotSent,
     RecoveryIsNotLogged,
     RecoveryKeepsLocks,
     RecoverySkipsBackups,

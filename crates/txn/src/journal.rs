@@ -92,6 +92,10 @@ pub(crate) enum Part {
         table: TableId,
         rows: Vec<RowEntry>,
     },
+    /// More log slots: they did not fit into the start.
+    Slots {
+        slots: Vec<Slot>,
+    },
     /// The end: a checkpoint without it does not count.
     End {
         parts: u64,
@@ -111,6 +115,7 @@ variants!(Part {
     1 => Start { boot, configuration, slots },
     2 => Rows { region, table, rows },
     3 => End { parts },
+    4 => Slots { slots },
 });
 
 /// A checkpoint that is being written.

@@ -31,6 +31,7 @@ pub use node::{Addressed, Counters, Event, Memory, Node, Outgoing, Reply, Servic
 pub use settings::{Settings, TableKind};
 pub use store::Store;
 pub use table::{
-    Entry, HashTable, Lock, Mode, OrderedTable, RangeRow, Row, ScanError, Table, VALUE_BYTES_MAX,
+    Entry, HashTable, LONG_VALUE_BYTES_MAX, Lock, Mode, OrderedTable, RangeRow, Row, ScanError, Table,
+    VALUE_BYTES_MAX,
 };
 pub use worker::{AbortReason, Item, Phase, RangeItem, Worker};

@@ -19,46 +19,126 @@ pub(crate) struct Packet {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     // FaSST's phases.
-    Read { table: TableId, key: Key },
-    Scan { txid: Txid, table: TableId, low: Key, high: Key },
-    Lock { txid: Txid, table: TableId, key: Key, mode: Mode },
-    Validate { table: TableId, key: Key, version: Version },
-    ValidateScan { txid: Txid, table: TableId, low: Key, high: Key, seen: Vec<(Key, Version)> },
-    Log { worker: u16, record: Vec<u8> },
-    CommitBackup { txid: Txid, write: Write },
-    CommitPrimary { txid: Txid, write: Write },
-    Unlock { txid: Txid, table: TableId, key: Key },
+    Read {
+        table: TableId,
+        key: Key,
+    },
+    Scan {
+        txid: Txid,
+        table: TableId,
+        low: Key,
+        high: Key,
+    },
+    /// The value is left out if the coordinator has no use for it.
+    Lock {
+        txid: Txid,
+        table: TableId,
+        key: Key,
+        mode: Mode,
+        wants_value: bool,
+    },
+    Validate {
+        table: TableId,
+        key: Key,
+        version: Version,
+    },
+    ValidateScan {
+        txid: Txid,
+        table: TableId,
+        low: Key,
+        high: Key,
+        seen: Vec<(Key, Version)>,
+    },
+    Log {
+        worker: u16,
+        record: Vec<u8>,
+    },
+    CommitBackup {
+        txid: Txid,
+        write: Write,
+    },
+    CommitPrimary {
+        txid: Txid,
+        write: Write,
+    },
+    Unlock {
+        txid: Txid,
+        table: TableId,
+        key: Key,
+    },
     // Leases and membership.
-    Heartbeat { boot: u64, sent_ns: u64, is_restarted: bool },
-    Join { boot: u64 },
-    Leave { boot: u64 },
+    Heartbeat {
+        boot: u64,
+        sent_ns: u64,
+        is_restarted: bool,
+    },
+    Join {
+        boot: u64,
+    },
+    Leave {
+        boot: u64,
+    },
     // Reconfiguration, from its manager.
     // Boxed: it is seldom sent, and unboxed it would make every request as large as itself.
-    Adopt { new: Box<Configuration> },
-    Recover { records: Vec<Vec<u8>> },
+    Adopt {
+        new: Box<Configuration>,
+    },
+    /// The member's records from this slot on: they did not fit into its last answer.
+    Records {
+        from: (NodeId, u16),
+    },
+    Recover {
+        records: Vec<Vec<u8>>,
+    },
     Open {},
     // Data for a new replica.
-    Fetch { region: RegionId, table: TableId, cursor: u64 },
-    Synced { region: RegionId },
+    Fetch {
+        region: RegionId,
+        table: TableId,
+        cursor: u64,
+    },
+    Synced {
+        region: RegionId,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Response {
-    Read { row: Row },
-    Scan { rows: Vec<RangeRow> },
-    ScanRefused { too_long: bool },
-    Lock { lock: Lock },
-    Valid { valid: bool },
+    Read {
+        row: Row,
+    },
+    Scan {
+        rows: Vec<RangeRow>,
+    },
+    ScanRefused {
+        too_long: bool,
+    },
+    Lock {
+        lock: Lock,
+    },
+    Valid {
+        valid: bool,
+    },
     Done {},
-    Heartbeat { configuration: u32, sent_ns: u64 },
-    Adopted { records: Vec<Vec<u8>> },
-    Page { entries: Vec<Entry>, next: Option<u64> },
+    Heartbeat {
+        configuration: u32,
+        sent_ns: u64,
+    },
+    /// Records, and the slot of the first one that is left.
+    Adopted {
+        records: Vec<Vec<u8>>,
+        next: Option<(NodeId, u16)>,
+    },
+    Page {
+        entries: Vec<Entry>,
+        next: Option<u64>,
+    },
 }
 
 variants!(Request {
     1 => Read { table, key },
     2 => Scan { txid, table, low, high },
-    3 => Lock { txid, table, key, mode },
+    3 => Lock { txid, table, key, mode, wants_value },
     4 => Validate { table, key, version },
     5 => ValidateScan { txid, table, low, high, seen },
     6 => Log { worker, record },
@@ -71,6 +151,7 @@ variants!(Request {
     24 => Adopt { new },
     25 => Recover { records },
     26 => Open {},
+    27 => Records { from },
     32 => Fetch { region, table, cursor },
     33 => Synced { region },
 });
@@ -83,7 +164,7 @@ variants!(Response {
     5 => Valid { valid },
     6 => Done {},
     16 => Heartbeat { configuration, sent_ns },
-    24 => Adopted { records },
+    24 => Adopted { records, next },
     32 => Page { entries, next },
 });
 
@@ -219,7 +300,7 @@ mod tests {
         vec![
             Request::Read { table, key },
             Request::Scan { txid, table, low: 1, high: 2 },
-            Request::Lock { txid, table, key, mode: Mode::Delete },
+            Request::Lock { txid, table, key, mode: Mode::Delete, wants_value: true },
             Request::Validate { table, key, version: 8 },
             Request::ValidateScan { txid, table, low: 1, high: 9, seen: vec![(1, 2), (3, 4)] },
             Request::Log { worker: 4, record: vec![1, 2, 3] },
@@ -230,6 +311,7 @@ mod tests {
             Request::Adopt { new: Box::new(Configuration::first(&[NodeId(0), NodeId(1)], &[7, 8], 4, 1)) },
             Request::Recover { records: vec![vec![], vec![1]] },
             Request::Open {},
+            Request::Records { from: (NodeId(2), 7) },
             Request::Fetch { region: RegionId(3), table, cursor: 10 },
         ]
     }

@@ -2,7 +2,7 @@
 
 use crate::configuration::Configuration;
 use crate::id::{Key, RegionId, TableId};
-use crate::table::{HashTable, OrderedTable, Table};
+use crate::table::{HashTable, LONG_VALUE_BYTES_MAX, OrderedTable, Table, VALUE_BYTES_MAX};
 
 /// The kind of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct Settings {
     pub page_rows: usize,
     /// Its pause between two pages, which leaves time for transactions.
     pub page_pause_ns: u64,
+    /// A message with records of a recovery, or with rows for a new replica, is not made longer when it has so many bytes.
+    pub part_bytes: usize,
 }
 
 impl Settings {
@@ -54,6 +56,14 @@ impl Settings {
             TableKind::Sized { rows_max } => Table::Hash(Box::new(HashTable::new(*rows_max))),
             TableKind::Ordered { .. } => Table::Ordered(OrderedTable::new(self.rows_max)),
         })
+    }
+
+    /// The longest value that a table takes.
+    pub fn value_bytes_max(&self, table: TableId) -> usize {
+        match self.tables.get(usize::from(table.0)) {
+            Some(TableKind::Ordered { .. }) => LONG_VALUE_BYTES_MAX,
+            _ => VALUE_BYTES_MAX,
+        }
     }
 
     /// The region that holds a key.

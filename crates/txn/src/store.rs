@@ -119,7 +119,7 @@ mod tests {
         store.fit(&configuration, NodeId(0), &settings);
         for (region, table, rows) in store.tables.iter() {
             assert_eq!(rows.row(key(region, table)).version, 1);
-            assert_eq!(rows.page(0, 100).0.len(), 1, "{region:?} {table:?} has another's row");
+            assert_eq!(rows.page(0, 100, usize::MAX).0.len(), 1, "{region:?} {table:?} has another's row");
         }
         // Another node's regions are other regions.
         store.fit(&configuration, NodeId(1), &settings);

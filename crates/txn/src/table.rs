@@ -15,8 +15,10 @@ pub use ordered::{OrderedTable, RangeRow, ScanError};
 
 use crate::id::{Key, Txid, Version};
 
-/// The longest value in one message (FaSST §5.2); longer ones would need segmentation.
+/// The longest value of a hash table: it fits into one datagram (FaSST §5.2).
 pub const VALUE_BYTES_MAX: usize = 4060;
+/// The longest value of an ordered table. The carrier must cut it into datagrams.
+pub const LONG_VALUE_BYTES_MAX: usize = (1 << 20) + 4096;
 
 /// The kind of change for which a transaction locks a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,8 +119,23 @@ impl Table {
     }
 
     /// Rows from `cursor` on, at least `at_least` of them if there are so many, and where to go on. Locked rows appear as committed last.
-    pub fn page(&self, cursor: u64, at_least: usize) -> (Vec<Entry>, Option<u64>) {
-        either!(self, table => table.page(cursor, at_least))
+    /// An ordered table's page ends sooner when its values have `bytes_max` bytes.
+    pub fn page(&self, cursor: u64, at_least: usize, bytes_max: usize) -> (Vec<Entry>, Option<u64>) {
+        match self {
+            Table::Hash(table) => table.page(cursor, at_least),
+            Table::Ordered(table) => table.page(cursor, at_least, bytes_max),
+        }
+    }
+
+    /// A key's version, and whether the key is locked.
+    pub fn version(&self, key: Key) -> (Version, bool) {
+        match self {
+            Table::Hash(table) => {
+                let row = table.row(key);
+                (row.version, row.owner.is_some())
+            }
+            Table::Ordered(table) => table.version(key),
+        }
     }
 
     /// The memory that a hash table has taken; nodes of a tree are not counted.

@@ -1,5 +1,7 @@
 //! One transaction at its coordinator: what it reads and writes, and how far it has come.
 
+use std::collections::BTreeMap;
+
 use crate::id::{Key, TableId, Txid, Version};
 use crate::record::{Record, Write};
 use crate::table::{Mode, RangeRow};
@@ -65,6 +67,8 @@ pub struct Item {
     pub new: Vec<u8>,
     pub(crate) asked: bool,
     pub(crate) locked: bool,
+    /// The lock's answer need not bring the old value.
+    pub(crate) is_blind: bool,
 }
 
 /// A part of a range that lies in one region.
@@ -81,12 +85,17 @@ pub struct RangeItem {
     pub(crate) asked: bool,
 }
 
+/// So many items are searched one after the other; of more, the worker keeps an index.
+const FEW_ITEMS: usize = 32;
+
 /// A worker of a node, and its transaction.
 #[derive(Debug)]
 pub struct Worker {
     pub(crate) phase: Phase,
     pub(crate) txid: Txid,
     pub(crate) items: Vec<Item>,
+    /// Places of items, once there are many.
+    index: BTreeMap<(TableId, Key), usize>,
     pub(crate) ranges: Vec<RangeItem>,
     /// What the record says, from then on until the primaries are asked.
     pub(crate) writes: Vec<Write>,
@@ -101,6 +110,7 @@ impl Worker {
             phase: Phase::Idle,
             txid,
             items: Vec::new(),
+            index: BTreeMap::new(),
             ranges: Vec::new(),
             writes: Vec::new(),
             waiting: 0,
@@ -114,6 +124,7 @@ impl Worker {
         (self.phase, self.txid, self.waiting) = (Phase::Building, txid, 0);
         (self.failure, self.doomed) = (None, false);
         self.items.clear();
+        self.index.clear();
         self.ranges.clear();
     }
 
@@ -137,8 +148,30 @@ impl Worker {
         &self.ranges
     }
 
-    pub(crate) fn item(&mut self, table: TableId, key: Key) -> Option<&mut Item> {
-        self.items.iter_mut().find(|item| (item.table, item.key) == (table, key))
+    /// A key of either set.
+    pub fn item(&self, table: TableId, key: Key) -> Option<&Item> {
+        self.items.get(self.place(table, key)?)
+    }
+
+    pub(crate) fn item_mut(&mut self, table: TableId, key: Key) -> Option<&mut Item> {
+        let place = self.place(table, key)?;
+        self.items.get_mut(place)
+    }
+
+    fn place(&self, table: TableId, key: Key) -> Option<usize> {
+        if self.items.len() > FEW_ITEMS {
+            return self.index.get(&(table, key)).copied();
+        }
+        self.items.iter().position(|item| (item.table, item.key) == (table, key))
+    }
+
+    pub(crate) fn add(&mut self, item: Item) {
+        self.items.push(item);
+        if self.items.len() > FEW_ITEMS {
+            let from = if self.index.is_empty() { 0 } else { self.items.len() - 1 };
+            let places = self.items[from..].iter().zip(from..);
+            self.index.extend(places.map(|(item, place)| ((item.table, item.key), place)));
+        }
     }
 
     /// Whether the record has been written at some node, or could have been.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use highwire_stdx::Rng;
 use highwire_txn::{
-    AbortReason, Configuration, Counters, Event, Key, Mode, Node, NodeId, Settings, TableId, TableKind,
-    TransactionError, VALUE_BYTES_MAX,
+    AbortReason, Configuration, Counters, Event, Key, LONG_VALUE_BYTES_MAX, Mode, Node, NodeId, Settings,
+    TableId, TableKind, TransactionError, VALUE_BYTES_MAX,
 };
 
 const TABLE: TableId = TableId(0);
@@ -33,6 +33,7 @@ impl Cluster {
             stuck_ns: 10_000_000_000,
             page_rows: 10,
             page_pause_ns: 1000,
+            part_bytes: 4 << 20,
         };
         let first = Configuration::first(&ids, &boots, 16, f);
         let node =
@@ -214,6 +215,31 @@ fn an_absent_key_and_a_range_are_validated() {
             matches!(end, Some(Event::Aborted { reason: AbortReason::Changed, .. })),
             "range {range}: {end:?}"
         );
+    }
+}
+
+#[test]
+fn a_blind_write_does_not_bring_the_old_value_and_a_long_one_fits_into_an_ordered_table_only() {
+    let mut cluster = Cluster::new(3, 1);
+    let (one, long) = (NodeId(0), vec![7; LONG_VALUE_BYTES_MAX]);
+    for (mode, value) in [(Mode::Insert, &long[..]), (Mode::Update, b"short")] {
+        let node = cluster.node(one);
+        node.begin(0).unwrap();
+        node.add_blindly_to_write_set(0, ORDERED, 9, mode).unwrap();
+        cluster.execute(one).unwrap();
+        assert_eq!(cluster.node(one).worker(0).items()[0].value, None, "{mode:?}");
+        let node = cluster.node(one);
+        assert_eq!(
+            node.set_value(0, ORDERED, 9, &[0; LONG_VALUE_BYTES_MAX + 1]),
+            Err(TransactionError::ValueTooLong)
+        );
+        node.set_value(0, ORDERED, 9, value).unwrap();
+        assert!(matches!(cluster.commit(one), Some(Event::Committed { .. })));
+        cluster.node(one).begin(0).unwrap();
+        cluster.node(one).add_to_read_set(0, ORDERED, 9).unwrap();
+        cluster.execute(one).unwrap();
+        assert_eq!(cluster.node(one).worker(0).items()[0].value.as_deref(), Some(value));
+        assert!(matches!(cluster.commit(one), Some(Event::Committed { .. })));
     }
 }
 

@@ -22,6 +22,7 @@ fn settings() -> Settings {
         stuck_ns: 10_000_000,
         page_rows: 4,
         page_pause_ns: 0,
+        part_bytes: 300,
     }
 }
 
@@ -80,7 +81,7 @@ fn keys(files: &Files) -> Result<Vec<u64>, LoadError> {
     let Some(memory) = loaded.memory else { return Ok(Vec::new()) };
     let node = Node::restart(ME, memory, settings(), 1);
     let tables = (0..2).filter_map(|region| node.store().table(highwire_txn::RegionId(region), TABLE));
-    let entries = tables.flat_map(|table| table.page(0, usize::MAX).0);
+    let entries = tables.flat_map(|table| table.page(0, usize::MAX, usize::MAX).0);
     let mut keys: Vec<u64> = entries.filter_map(|entry| entry.value.map(|_| entry.key)).collect();
     keys.sort_unstable();
     Ok(keys)

@@ -38,6 +38,7 @@ impl Cluster {
             stuck_ns: 40_000_000,
             page_rows: 10,
             page_pause_ns: 1000,
+            part_bytes: 4 << 20,
         };
         let first = Configuration::first(&ids, &boots, 4, f);
         let node =

@@ -90,6 +90,12 @@ pub(super) struct Scan {
     /// Only keys that begin with this.
     #[arg(long, default_value = "")]
     prefix: String,
+    /// Only keys from this one on. The table must be ordered: its name begins with `ordered.`.
+    #[arg(long, conflicts_with = "prefix")]
+    from: Option<String>,
+    /// Only keys before this one, of an ordered table.
+    #[arg(long, conflicts_with = "prefix")]
+    to: Option<String>,
     /// At most so many.
     #[arg(long)]
     limit: Option<usize>,
@@ -149,8 +155,17 @@ pub(super) fn delete(args: &Delete) -> Result<ExitCode> {
 }
 
 pub(super) fn scan(args: &Scan) -> Result<ExitCode> {
-    let mut entries = args.cluster.client()?.scan(&args.table, &args.prefix).map_err(told)?;
-    entries.truncate(args.limit.unwrap_or(usize::MAX));
+    let limit = args.limit.unwrap_or(usize::MAX);
+    let mut client = args.cluster.client()?;
+    let is_range = args.from.is_some() || args.to.is_some();
+    let entries = if is_range || args.prefix.is_empty() && args.table.starts_with("ordered.") {
+        let to = args.to.as_deref().map(str::as_bytes);
+        client.range(&args.table, args.from.as_deref().unwrap_or_default(), to, limit)
+    } else {
+        client.scan(&args.table, &args.prefix)
+    };
+    let mut entries = entries.map_err(told)?;
+    entries.truncate(limit);
     let mut console = Console::new();
     if args.cluster.json {
         let json = |entry: &Entry| json!({ "key": text(&entry.key), "value": text(&entry.value) });

@@ -102,7 +102,7 @@ async fn each_portion(local: &Local, mut look: impl FnMut(RegionId, TableId, &[h
             let page = {
                 let node = local.shared.node.borrow();
                 let table: Option<&Table> = node.store().table(region, table);
-                table.map(|table| table.page(from, PORTION))
+                table.map(|table| table.page(from, PORTION, usize::MAX))
             };
             let Some((entries, next)) = page else { break };
             look(region, table, &entries);

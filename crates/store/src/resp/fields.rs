@@ -12,22 +12,48 @@ type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 fn parse(mut bytes: &[u8]) -> Option<Fields> {
     let mut fields = Fields::new();
     while !bytes.is_empty() {
-        let (lengths, rest) = bytes.split_first_chunk::<4>()?;
-        let length = |at: usize| usize::from(u16::from_le_bytes([lengths[at], lengths[at + 1]]));
-        let (field, rest) = rest.split_at_checked(length(0))?;
-        let (value, rest) = rest.split_at_checked(length(2))?;
+        let field_bytes = take_length(&mut bytes)?;
+        let value_bytes = take_length(&mut bytes)?;
+        let (field, rest) = bytes.split_at_checked(field_bytes)?;
+        let (value, rest) = rest.split_at_checked(value_bytes)?;
         fields.push((field.to_vec(), value.to_vec()));
         bytes = rest;
     }
     Some(fields)
 }
 
+/// Lengths have two bytes, or, behind this mark, four more.
+const IS_LONGER: u16 = u16::MAX;
+
+fn take_length(bytes: &mut &[u8]) -> Option<usize> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    match u16::from_le_bytes(*length) {
+        IS_LONGER => {
+            let (length, rest) = bytes.split_first_chunk()?;
+            *bytes = rest;
+            usize::try_from(u32::from_le_bytes(*length)).ok()
+        }
+        length => Some(usize::from(length)),
+    }
+}
+
+fn put_length(length: usize, to: &mut Vec<u8>) {
+    match u16::try_from(length) {
+        Ok(short) if short != IS_LONGER => to.extend_from_slice(&short.to_le_bytes()),
+        _ => {
+            to.extend_from_slice(&IS_LONGER.to_le_bytes());
+            to.extend_from_slice(&(length as u32).to_le_bytes());
+        }
+    }
+}
+
 /// `None`: longer than a value can be.
 fn to_bytes(fields: &Fields) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     for (field, value) in fields {
-        bytes.extend_from_slice(&u16::try_from(field.len()).ok()?.to_le_bytes());
-        bytes.extend_from_slice(&u16::try_from(value.len()).ok()?.to_le_bytes());
+        put_length(field.len(), &mut bytes);
+        put_length(value.len(), &mut bytes);
         bytes.extend_from_slice(field);
         bytes.extend_from_slice(value);
     }
@@ -117,7 +143,9 @@ async fn store(
 ) -> Result<Reply, Stop> {
     let Some(bytes) = to_bytes(fields) else {
         let most = crate::rows::VALUE_BYTES_MAX;
-        return Ok(Reply::error(format!("ERR a hash has at most {most} bytes, 4 for each field included")));
+        return Ok(Reply::error(format!(
+            "ERR a hash has at most {most} bytes, the lengths of its fields and values included"
+        )));
     };
     transaction.put(TABLE, key, Kind::Fields, &bytes).await?;
     Ok(reply)
@@ -136,6 +164,14 @@ mod tests {
         let bytes = to_bytes(&fields).expect("short");
         assert_eq!(parse(&bytes), Some(fields));
         assert_eq!(parse(&bytes[..bytes.len() - 1]), None);
-        assert_eq!(to_bytes(&vec![(vec![0; 10], vec![0; 4000])]), None);
+        for length in [65_534, 65_535, 65_536, 500_000] {
+            let fields = vec![(vec![1; 10], vec![2; length]), (vec![3; length], vec![4; 10])];
+            let bytes = to_bytes(&fields).expect("short enough");
+            assert_eq!(parse(&bytes), Some(fields));
+            assert_eq!(parse(&bytes[..bytes.len() - 1]), None);
+        }
+        assert_eq!(to_bytes(&vec![(vec![0; 10], vec![0; crate::rows::VALUE_BYTES_MAX])]), None);
+        // Hashes of earlier versions of the program are read.
+        assert_eq!(parse(b"\x01\0\x02\0fvv"), Some(vec![(b"f".to_vec(), b"vv".to_vec())]));
     }
 }

@@ -2,10 +2,9 @@
 
 use super::reply::Reply;
 use super::{TABLE, Words, glob, upper};
-use crate::message::Entry;
 use crate::rows::{self, Kind};
 use crate::session::Stop;
-use crate::transaction::Transaction;
+use crate::transaction::{Found, Transaction};
 
 pub(super) fn integer(bytes: &[u8]) -> Option<i64> {
     std::str::from_utf8(bytes).ok()?.parse().ok()
@@ -54,7 +53,10 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
     }
     Ok(match name {
         "GET" => or_nil(string!(transaction, key)),
-        "STRLEN" => Reply::Integer(string!(transaction, key).map_or(0, |value| value.len() as i64)),
+        "STRLEN" => match transaction.measure(TABLE, key).await? {
+            Some((Kind::Fields, _)) => Reply::error(Reply::WRONG_TYPE),
+            found => Reply::Integer(found.map_or(0, |(_, length)| length as i64)),
+        },
         "GETDEL" => {
             let value = string!(transaction, key);
             transaction.delete(TABLE, key).await?;
@@ -67,7 +69,7 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
         }
         "SET" => return set(transaction, words).await,
         "SETNX" => {
-            let is_new = transaction.get(TABLE, key).await?.is_none();
+            let is_new = transaction.measure(TABLE, key).await?.is_none();
             if is_new {
                 put(transaction, key, &words[2]).await?;
             }
@@ -87,7 +89,7 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
         "INCRBY" => return add(transaction, key, integer(&words[2])).await,
         "DECRBY" => return add(transaction, key, integer(&words[2]).and_then(i64::checked_neg)).await,
         "MGET" => {
-            transaction.prefetch(words[1..].iter().map(|key| (TABLE, &key[..]))).await?;
+            transaction.prefetch_values(words[1..].iter().map(|key| (TABLE, &key[..]))).await?;
             let mut replies = Vec::new();
             for key in &words[1..] {
                 // As in Redis: a value that is no string counts as absent here.
@@ -108,21 +110,23 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
             transaction.prefetch(words[1..].iter().map(|key| (TABLE, &key[..]))).await?;
             let mut there = 0;
             for key in &words[1..] {
-                there += i64::from(transaction.get(TABLE, key).await?.is_some());
+                there += i64::from(transaction.measure(TABLE, key).await?.is_some());
             }
             Reply::Integer(there)
         }
-        "TYPE" => Reply::Simple(match transaction.get(TABLE, key).await? {
+        "TYPE" => Reply::Simple(match transaction.measure(TABLE, key).await? {
             None => "none".into(),
             Some((Kind::Bytes, _)) => "string".into(),
             Some((Kind::Fields, _)) => "hash".into(),
         }),
         // No key ever expires.
-        "TTL" | "PTTL" => Reply::Integer(if transaction.get(TABLE, key).await?.is_some() { -1 } else { -2 }),
+        "TTL" | "PTTL" => {
+            Reply::Integer(if transaction.measure(TABLE, key).await?.is_some() { -1 } else { -2 })
+        }
         "PERSIST" => Reply::Integer(0),
         "DBSIZE" => Reply::Integer(everything(transaction).await?.len() as i64),
         "KEYS" => {
-            let all = everything(transaction).await?.into_iter().map(|(entry, _)| entry.key);
+            let all = everything(transaction).await?.into_iter().map(|found| found.key);
             Reply::Array(all.filter(|name| glob::matches(key, name)).map(Reply::Bulk).collect())
         }
         "SCAN" => return scan(transaction, words).await,
@@ -130,7 +134,7 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
     })
 }
 
-async fn everything(transaction: &mut Transaction) -> Result<Vec<(Entry, Kind)>, Stop> {
+async fn everything(transaction: &mut Transaction) -> Result<Vec<Found>, Stop> {
     let (low, high) = rows::range(TABLE);
     Ok(transaction.scan(TABLE, low, high).await?.0)
 }
@@ -153,16 +157,18 @@ async fn set(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop
     if only_new && only_old {
         return Ok(Reply::error("ERR syntax error"));
     }
-    let found = transaction.get(TABLE, &words[1]).await?;
+    let found = transaction.measure(TABLE, &words[1]).await?;
     if wants_old && matches!(found, Some((Kind::Fields, _))) {
         return Ok(Reply::error(Reply::WRONG_TYPE));
     }
+    // Only a reply with it needs the old value.
+    let old = if wants_old { transaction.get(TABLE, &words[1]).await? } else { None };
     let does = !(only_new && found.is_some() || only_old && found.is_none());
     if does {
         put(transaction, &words[1], &words[2]).await?;
     }
     Ok(match (wants_old, does) {
-        (true, _) => or_nil(found.map(|(_, value)| value)),
+        (true, _) => or_nil(old.map(|(_, value)| value)),
         (false, true) => Reply::OK,
         (false, false) => Reply::Nil,
     })
@@ -187,7 +193,7 @@ async fn set_many(transaction: &mut Transaction, name: &str, words: &Words) -> R
     transaction.prefetch(pairs().map(|pair| (TABLE, &pair[0][..]))).await?;
     if name == "MSETNX" {
         for pair in pairs() {
-            if transaction.get(TABLE, &pair[0]).await?.is_some() {
+            if transaction.measure(TABLE, &pair[0]).await?.is_some() {
                 return Ok(Reply::Integer(0));
             }
         }
@@ -228,11 +234,11 @@ async fn scan(transaction: &mut Transaction, words: &Words) -> Result<Reply, Sto
     let width = (high - low) / PARTS + 1;
     let from = low + cursor * width;
     let (entries, _) = transaction.scan(TABLE, from, (from + (width - 1)).min(high)).await?;
-    let is_wanted = |(entry, of): &(Entry, Kind)| {
-        pattern.is_none_or(|pattern| glob::matches(pattern, &entry.key))
-            && kind.is_none_or(|kind| kind == Some(*of))
+    let is_wanted = |found: &Found| {
+        pattern.is_none_or(|pattern| glob::matches(pattern, &found.key))
+            && kind.is_none_or(|kind| kind == Some(found.kind))
     };
-    let found = entries.into_iter().filter(is_wanted).map(|(entry, _)| Reply::Bulk(entry.key)).collect();
+    let found = entries.into_iter().filter(is_wanted).map(|found| Reply::Bulk(found.key)).collect();
     let next = if cursor + 1 < PARTS { cursor + 1 } else { 0 };
     Ok(Reply::Array(vec![Reply::bulk(next.to_string()), Reply::Array(found)]))
 }

@@ -3,9 +3,10 @@
 //! A request is flat, so this parser reads nothing nested and bounds the bytes that it keeps; a general
 //! parser of the protocol would follow as many levels as a stranger sends.
 
-/// The longest string, and the longest line. Longer than any value, so that the store can report which value
-/// is too long.
-const STRING_BYTES_MAX: usize = 1 << 20;
+/// The longest string. Longer than any value, so that the store can report which value is too long.
+const STRING_BYTES_MAX: usize = 2 * crate::rows::VALUE_BYTES_MAX;
+/// The longest line.
+const LINE_BYTES_MAX: usize = 1 << 20;
 const WORDS_MAX: usize = 1 << 16;
 /// All strings of a request together.
 const REQUEST_BYTES_MAX: usize = 16 << 20;
@@ -62,7 +63,7 @@ impl Parser {
     fn line(&mut self) -> Result<Option<Vec<u8>>, &'static str> {
         let rest = &self.bytes[self.at..];
         let Some(end) = rest.iter().position(|&byte| byte == b'\n') else {
-            return if rest.len() > STRING_BYTES_MAX { Err("too big inline request") } else { Ok(None) };
+            return if rest.len() > LINE_BYTES_MAX { Err("too big inline request") } else { Ok(None) };
         };
         let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]).to_vec();
         self.at += end + 1;

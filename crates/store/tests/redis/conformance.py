@@ -5,6 +5,8 @@ import threading
 
 import redis
 
+MIB = 1 << 20
+
 
 def client(port, **more):
     return redis.Redis(host="127.0.0.1", port=port, socket_timeout=60, **more)
@@ -38,7 +40,7 @@ def strings(a, b):
     fails("overflow", lambda: a.incr("n"))
     assert a.exists("s", "s", "none") == 2 and a.delete("s", "none") == 1 and a.exists("s") == 0
     fails("EX, PX", lambda: a.set("s", "x", ex=10))
-    fails("at most 3509", lambda: a.set("s", "x" * 4000))
+    fails("at most 1048576", lambda: a.set("s", "x" * (MIB + 1)))
     assert a.get("s") is None
     assert a.ttl("n") == -1 and a.ttl("none") == -2
 
@@ -53,7 +55,38 @@ def hashes(a, b):
     fails("WRONGTYPE", lambda: a.hget("n", "f"))
     assert a.type("h") == b"hash" and a.type("n") == b"string" and a.type("none") == b"none"
     assert a.hdel("h", "f", "none") == 1 and a.hdel("h", "g") == 1 and a.exists("h") == 0
-    fails("at most 3509", lambda: a.hset("h", "f", "x" * 3508))
+    fails("at most 1048576", lambda: a.hset("h", "f", "x" * MIB))
+    assert a.exists("h") == 0
+
+
+def long_values(a, b):
+    """Values of a MiB, at two nodes."""
+    longest = bytes(at * at % 251 for at in range(MIB))
+    assert a.set("l", longest) and b.get("l") == longest and b.strlen("l") == MIB
+    assert b.set("l2", longest[:5000]) and a.mget("l", "none", "l2") == [longest, None, longest[:5000]]
+    fails("at most 1048576", lambda: a.append("l", "x"))
+    assert a.append("l2", longest[5000:]) == MIB and b.get("l2") == longest
+    assert a.set("l", "short", get=True) == longest and b.get("l") == b"short" and b.strlen("l") == 5
+    assert a.getset("l", longest) == b"short" and b.getdel("l") == longest and b.exists("l") == 0
+    fails("the transaction writes", lambda: a.mset({f"much{i}": longest for i in range(9)}))
+    assert a.mset({f"l{i}": longest[i:] for i in range(7)}) and b.get("l6") == longest[6:]
+    assert set(a.keys("l*")) == {f"l{i}".encode() for i in range(7)} and a.keys("much*") == []
+    # A field's length needs more than two bytes.
+    fields = {"big": longest[:500_000], "65535": b"y" * 65_535, "small": b"z"}
+    assert a.hset("lh", mapping=fields) == 3 and b.hget("lh", "big") == longest[:500_000]
+    assert b.hgetall("lh") == {name.encode(): value for name, value in fields.items()}
+    assert a.hstrlen("lh", "65535") == 65_535 and a.hincrby("lh", "n", 4) == 4 and b.hdel("lh", "big") == 1
+    assert a.hlen("lh") == 3 and a.type("lh") == b"hash"
+    fails("WRONGTYPE", lambda: a.strlen("lh"))
+    pipe = a.pipeline()
+    pipe.watch("l0")
+    b.append("l1", "")
+    b.set("l0", longest)
+    pipe.multi()
+    pipe.set("l0", "lost")
+    fails("WatchError", pipe.execute)
+    assert a.get("l0") == longest
+    assert b.delete("lh", *(f"l{i}" for i in range(7))) == 8 and a.keys("l*") == []
 
 
 def keys(a, b):
@@ -159,7 +192,7 @@ def server(a):
 def main():
     ports = [int(port) for port in sys.argv[1:]]
     a, b = client(ports[0]), client(ports[-1])
-    for part in (strings, hashes, keys, transactions):
+    for part in (strings, hashes, long_values, keys, transactions):
         part(a, b)
         print(part.__name__, "as promised")
     counters(ports)

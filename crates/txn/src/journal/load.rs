@@ -10,7 +10,6 @@ use crate::id::{NodeId, Txid};
 use crate::node::Memory;
 use crate::settings::Settings;
 use crate::store::Store;
-use crate::table::VALUE_BYTES_MAX;
 
 /// The contents of a disk.
 #[derive(Default)]
@@ -141,12 +140,14 @@ impl State<'_> {
                 Ok(Part::Start { boot, configuration, slots }) => {
                     self.boot = Some(boot);
                     self.adopt(configuration);
-                    let filled = |Slot { node, worker, record }| ((node, worker), record);
-                    self.store.slots = slots.into_iter().map(filled).collect();
+                    self.store.slots.clear();
+                    self.fill(slots);
                 }
+                Ok(Part::Slots { slots }) => self.fill(slots),
                 Ok(Part::Rows { region, table, rows }) => {
                     let Some(known) = self.store.table(region, table) else { continue };
-                    for row in rows.iter().filter(|row| fits(row.value.as_deref())) {
+                    let most = self.settings.value_bytes_max(table);
+                    for row in rows.iter().filter(|row| fits(row.value.as_deref(), most)) {
                         known.apply(row.key, row.version, row.value.as_deref(), self.nobody());
                     }
                 }
@@ -155,6 +156,11 @@ impl State<'_> {
             }
         }
         false
+    }
+
+    fn fill(&mut self, slots: Vec<Slot>) {
+        let filled = |Slot { node, worker, record }| ((node, worker), record);
+        self.store.slots.extend(slots.into_iter().map(filled));
     }
 
     /// Replays entries; returns how many bytes they are.
@@ -190,7 +196,10 @@ impl State<'_> {
             Entry::Opened {} => self.store.slots.clear(),
             Entry::Wrote { write } => {
                 let Some(configuration) = &self.configuration else { return };
-                if usize::from(write.table.0) >= self.settings.tables.len() || !fits(write.value.as_deref()) {
+                let most = self.settings.value_bytes_max(write.table);
+                if usize::from(write.table.0) >= self.settings.tables.len()
+                    || !fits(write.value.as_deref(), most)
+                {
                     return;
                 }
                 let region = self.settings.region_of(configuration, write.table, write.key);
@@ -214,6 +223,6 @@ impl State<'_> {
     }
 }
 
-fn fits(value: Option<&[u8]>) -> bool {
-    value.is_none_or(|value| value.len() <= VALUE_BYTES_MAX)
+fn fits(value: Option<&[u8]>, most: usize) -> bool {
+    value.is_none_or(|value| value.len() <= most)
 }

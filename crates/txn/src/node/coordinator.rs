@@ -10,7 +10,7 @@ use crate::id::{Key, NodeId, TableId, Txid};
 use crate::journal::Entry;
 use crate::message::{Request, Response};
 use crate::record::{Record, Write};
-use crate::table::{Lock, Mode, VALUE_BYTES_MAX};
+use crate::table::{Lock, Mode};
 use crate::worker::{AbortReason, Item, Phase, RangeItem};
 
 use super::{Event, Node, Purpose};
@@ -24,7 +24,7 @@ pub enum TransactionError {
     WrongPhase,
     /// The schema has no such table, or the table has no ranges.
     NoSuchTable,
-    /// More than [`VALUE_BYTES_MAX`].
+    /// More than [`crate::Settings::value_bytes_max`].
     ValueTooLong,
     /// The key was not locked.
     NotInWriteSet,
@@ -45,7 +45,7 @@ impl Node {
 
     /// Adds a key to be read by the next [`Node::execute`].
     pub fn add_to_read_set(&mut self, worker: u16, table: TableId, key: Key) -> Result<(), TransactionError> {
-        self.add(worker, table, key, None)
+        self.add(worker, table, key, None, false)
     }
 
     /// Adds a key to be read and locked by the next [`Node::execute`].
@@ -56,7 +56,18 @@ impl Node {
         key: Key,
         mode: Mode,
     ) -> Result<(), TransactionError> {
-        self.add(worker, table, key, Some(mode))
+        self.add(worker, table, key, Some(mode), false)
+    }
+
+    /// Adds a key to be locked by the next [`Node::execute`] whose old value is of no use: it stays where it is.
+    pub fn add_blindly_to_write_set(
+        &mut self,
+        worker: u16,
+        table: TableId,
+        key: Key,
+        mode: Mode,
+    ) -> Result<(), TransactionError> {
+        self.add(worker, table, key, Some(mode), true)
     }
 
     /// Adds all keys from `low` to `high` of an ordered table, those that are not there included.
@@ -93,7 +104,7 @@ impl Node {
             item.asked = true;
             let (table, key) = (item.table, item.key);
             let request = match item.mode {
-                Some(mode) => Request::Lock { txid, table, key, mode },
+                Some(mode) => Request::Lock { txid, table, key, mode, wants_value: !item.is_blind },
                 None => Request::Read { table, key },
             };
             requests.push((part, table, key, request));
@@ -117,10 +128,10 @@ impl Node {
         value: &[u8],
     ) -> Result<(), TransactionError> {
         self.in_phase(worker, Phase::Building)?;
-        if value.len() > VALUE_BYTES_MAX {
+        if value.len() > self.settings.value_bytes_max(table) {
             return Err(TransactionError::ValueTooLong);
         }
-        let item = self.workers[usize::from(worker)].item(table, key).filter(|item| item.locked);
+        let item = self.workers[usize::from(worker)].item_mut(table, key).filter(|item| item.locked);
         let new = &mut item.ok_or(TransactionError::NotInWriteSet)?.new;
         new.clear();
         new.extend_from_slice(value);
@@ -300,10 +311,9 @@ impl Node {
         let slot = &mut self.workers[usize::from(worker)];
         slot.phase = Phase::Logging;
         let record = slot.record();
-        let sealed = match planted!(self, LogHasNoValues) || planted!(self, LogForgetsDeletions) {
-            true => self.spoiled(&record).seal(),
-            false => record.seal(),
-        };
+        let is_spoiled =
+            [planted!(self, LogHasNoValues), planted!(self, LogForgetsDeletions)].contains(&true);
+        let sealed = if is_spoiled { self.spoiled(&record).seal() } else { record.seal() };
         self.workers[usize::from(worker)].writes = record.writes;
         let node = self.id;
         self.note(|| Entry::Logged { node, worker, record: sealed.clone() });
@@ -424,19 +434,20 @@ impl Node {
         table: TableId,
         key: Key,
         mode: Option<Mode>,
+        is_blind: bool,
     ) -> Result<(), TransactionError> {
         self.in_phase(worker, Phase::Building)?;
         self.check_table(table)?;
         let slot = &mut self.workers[usize::from(worker)];
-        if let Some(item) = slot.item(table, key) {
+        if let Some(item) = slot.item_mut(table, key) {
             if item.mode.is_none() && mode.is_some() {
-                item.mode = mode;
+                (item.mode, item.is_blind) = (mode, is_blind);
                 item.asked = false;
             }
             return Ok(());
         }
         let (seen, value, new) = (None, None, Vec::new());
-        slot.items.push(Item { table, key, mode, seen, value, new, asked: false, locked: false });
+        slot.add(Item { table, key, mode, seen, value, new, asked: false, locked: false, is_blind });
         Ok(())
     }
 

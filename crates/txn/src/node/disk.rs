@@ -146,11 +146,23 @@ impl Node {
     fn begin_checkpoint(&mut self) {
         let slot =
             |(&(node, worker), record): (&(_, _), &Vec<u8>)| Slot { node, worker, record: record.clone() };
-        let slots = self.store.slots.iter().map(slot).collect();
+        let mut parts = vec![Vec::new()];
+        let mut bytes = 0;
+        for slot in self.store.slots.iter().map(slot) {
+            if bytes >= self.settings.part_bytes {
+                parts.push(Vec::new());
+                bytes = 0;
+            }
+            bytes += slot.record.len();
+            parts.last_mut().expect("it has a first").push(slot);
+        }
+        let mut parts = parts.into_iter();
+        let slots = parts.next().unwrap_or_default();
         let start = Part::Start { boot: self.boot, configuration: self.configuration.clone(), slots };
         let queue: VecDeque<_> = self.store.tables.iter().map(|(region, table, _)| (region, table)).collect();
         if let Some(journal) = &mut self.journal {
             journal.begin_checkpoint(&start, queue);
+            parts.for_each(|slots| journal.add_part(&Part::Slots { slots }));
         }
     }
 
@@ -161,7 +173,7 @@ impl Node {
             let Some(&(region, table)) = checkpoint.queue.front() else { return journal.end_checkpoint() };
             // A table may be gone meanwhile; the log has an entry that says so.
             let (rows, next) = match self.store.table(region, table) {
-                Some(rows) => rows.page(checkpoint.cursor, self.settings.page_rows),
+                Some(rows) => rows.page(checkpoint.cursor, self.settings.page_rows, self.settings.part_bytes),
                 None => (Vec::new(), None),
             };
             checkpoint.cursor = next.unwrap_or(0);

@@ -6,9 +6,8 @@ use crate::id::{Key, NodeId, TableId, Txid};
 use crate::journal::Entry;
 use crate::message::{Request, Response};
 use crate::record::Write;
-#[cfg(all(test, not(loom)))]
-use crate::table::Lock;
-use crate::table::{Row, Table, VALUE_BYTES_MAX};
+use crate::settings::Settings;
+use crate::table::{Lock, Row, Table};
 
 use super::{Node, Role};
 
@@ -53,6 +52,7 @@ impl Node {
             return None;
         }
         match request {
+            Request::Records { from: place } => self.answer_records(from, *place),
             Request::Recover { records } => self.answer_recover(from, records),
             Request::Open {} => self.answer_open(from),
             _ if !self.is_open => None,
@@ -71,18 +71,23 @@ impl Node {
                 let Table::Ordered(ordered) = self.primary_table(table, low)? else { return None };
                 Response::from_scan(ordered.scan(low, high, self.settings.scan_rows_max, txid))
             }
-            Request::Lock { txid, table, key, mode } => {
+            Request::Lock { txid, table, key, mode, wants_value } => {
                 self.check_lease()?;
                 let lock = self.primary_table(table, key)?.lock(key, txid, mode);
                 #[cfg(all(test, not(loom)))]
                 let lock = self.maybe_without_owner(lock, table, key);
-                Response::Lock { lock }
+                Response::Lock {
+                    lock: match lock {
+                        Lock::Granted(row) if !wants_value => Lock::Granted(Row { value: None, ..row }),
+                        lock => lock,
+                    },
+                }
             }
             Request::Validate { table, key, version } => {
                 self.check_lease()?;
-                let row = self.primary_table(table, key)?.row(key);
-                let free = row.owner.is_none() || planted!(self, ValidationIgnoresLocks);
-                Response::Valid { valid: row.version == version && free }
+                let (now, is_locked) = self.primary_table(table, key)?.version(key);
+                let free = !is_locked || planted!(self, ValidationIgnoresLocks);
+                Response::Valid { valid: now == version && free }
             }
             Request::ValidateScan { txid, table, low, high, ref seen } => {
                 self.check_lease()?;
@@ -127,7 +132,8 @@ impl Node {
             }
             Request::Fetch { region, table, cursor } => {
                 (self.configuration.replica(region, self.id)?.synced).then_some(())?;
-                let (entries, next) = self.store.table(region, table)?.page(cursor, self.settings.page_rows);
+                let Settings { page_rows, part_bytes, .. } = self.settings;
+                let (entries, next) = self.store.table(region, table)?.page(cursor, page_rows, part_bytes);
                 Response::Page { entries, next }
             }
             Request::Synced { region } => {
@@ -165,7 +171,8 @@ impl Node {
 
     /// `Some` if a write is one that a coordinator of this cluster can have made.
     pub(super) fn check_write(&self, write: &Write) -> Option<()> {
-        let fits = write.value.as_ref().is_none_or(|value| value.len() <= VALUE_BYTES_MAX);
+        let most = self.settings.value_bytes_max(write.table);
+        let fits = write.value.as_ref().is_none_or(|value| value.len() <= most);
         let known = usize::from(write.table.0) < self.settings.tables.len();
         (fits && known && write.read < u64::MAX >> 1).then_some(())
     }

@@ -7,7 +7,7 @@
 //! that has applied a record has it in its own log, and logs are emptied on opening only. So the next recovery finds every record of
 //! which a write is left, even if the node that had the only copy has been removed meanwhile.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::configuration::Configuration;
 use crate::defect::planted;
@@ -33,6 +33,8 @@ pub(super) struct Manager {
     stage: Stage,
     missing: BTreeSet<NodeId>,
     records: BTreeSet<Vec<u8>>,
+    /// The records again, cut into messages that have not been sent yet.
+    parts: VecDeque<Vec<Vec<u8>>>,
 }
 
 impl Manager {
@@ -46,8 +48,14 @@ impl Manager {
 
 impl Node {
     pub(super) fn start_managing(&mut self) {
-        let records = self.records().into_iter().collect();
-        self.manager = Some(Manager { stage: Stage::Adopting, missing: BTreeSet::new(), records });
+        let (mut records, mut next) = (BTreeSet::new(), Some(FIRST_SLOT));
+        while let Some(from) = next {
+            let (part, later) = self.records(from);
+            records.extend(part);
+            next = later;
+        }
+        let (missing, parts) = (BTreeSet::new(), VecDeque::new());
+        self.manager = Some(Manager { stage: Stage::Adopting, missing, records, parts });
         let new = self.configuration.clone();
         self.ask_members(|_| Request::Adopt { new: Box::new(new.clone()) }, Purpose::Adopt);
     }
@@ -77,8 +85,11 @@ impl Node {
         if purpose != expected {
             return;
         }
-        if let Response::Adopted { records } = response {
+        if let Response::Adopted { records, next } = response {
             manager.records.extend(records);
+            if let Some(place) = next.filter(|_| !planted!(self, LaterRecordsAreNotAskedFor)) {
+                return self.send(from, Request::Records { from: place }, Purpose::Adopt);
+            }
         }
         manager.missing.remove(&from);
         self.manage();
@@ -100,15 +111,25 @@ impl Node {
             Stage::WaitingForLeases { until_ns } if self.now_ns < until_ns => {}
             Stage::WaitingForLeases { .. } => {
                 manager.stage = Stage::Recovering;
-                let records: Vec<Vec<u8>> = manager.records.iter().cloned().collect();
-                self.recover(&records);
-                self.ask_members(|_| Request::Recover { records: records.clone() }, Purpose::Recover);
+                manager.parts = cut(std::mem::take(&mut manager.records), self.settings.part_bytes);
+                self.manage();
             }
-            Stage::Recovering => {
-                manager.stage = Stage::Opening;
-                self.open();
-                self.ask_members(|_| Request::Open {}, Purpose::Open);
-            }
+            // Every part has been applied by all members before the next one is sent, and all parts before
+            // the configuration opens.
+            Stage::Recovering => match manager.parts.pop_front() {
+                Some(records) => {
+                    if planted!(self, LaterRecordsAreNotSent) {
+                        manager.parts.clear();
+                    }
+                    self.recover(&records);
+                    self.ask_members(|_| Request::Recover { records: records.clone() }, Purpose::Recover);
+                }
+                None => {
+                    manager.stage = Stage::Opening;
+                    self.open();
+                    self.ask_members(|_| Request::Open {}, Purpose::Open);
+                }
+            },
             Stage::Opening => self.manager = None,
         }
     }
@@ -129,7 +150,16 @@ impl Node {
         } else if planted!(self, RestartIsNotNoticed) {
             self.is_restarted = false;
         }
-        Some(Response::Adopted { records: self.records() })
+        self.answer_records(from, FIRST_SLOT)
+    }
+
+    /// Records from a slot on. Slots do not change between the adoption and the first [`Request::Recover`].
+    pub(super) fn answer_records(&mut self, from: NodeId, place: (NodeId, u16)) -> Option<Response> {
+        if from != self.configuration.manager {
+            return None;
+        }
+        let (records, next) = self.records(place);
+        Some(Response::Adopted { records, next })
     }
 
     pub(super) fn answer_recover(&mut self, from: NodeId, records: &[Vec<u8>]) -> Option<Response> {
@@ -151,14 +181,24 @@ impl Node {
         Some(Response::Done {})
     }
 
-    /// Every whole record in this node's log. A torn record was never acknowledged.
-    fn records(&self) -> Vec<Vec<u8>> {
-        if planted!(self, RecoveryForgetsRecords) {
-            let own = |slot: &(&(NodeId, u16), &Vec<u8>)| slot.0.0 == self.id;
-            return self.store.slots.iter().filter(own).map(|(_, slot)| slot.clone()).collect();
-        }
+    /// Whole records in this node's log, from a slot on, as many as one message takes; and the slot of the next.
+    /// A torn record was never acknowledged.
+    fn records(&self, from: (NodeId, u16)) -> (Vec<Vec<u8>>, Option<(NodeId, u16)>) {
+        let only_own = planted!(self, RecoveryForgetsRecords);
         let checked = !planted!(self, TornRecordAccepted);
-        self.store.slots.values().filter(|slot| Record::unseal(slot, checked).is_ok()).cloned().collect()
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        for (&place, slot) in self.store.slots.range(from..) {
+            let counts = if only_own { place.0 == self.id } else { Record::unseal(slot, checked).is_ok() };
+            if !counts {
+                continue;
+            }
+            if bytes >= self.settings.part_bytes {
+                return (records, Some(place));
+            }
+            bytes += slot.len();
+            records.push(slot.clone());
+        }
+        (records, None)
     }
 
     fn recover(&mut self, records: &[Vec<u8>]) {
@@ -210,6 +250,23 @@ impl Node {
     }
 }
 
+const FIRST_SLOT: (NodeId, u16) = (NodeId(0), 0);
+
+/// Cuts records into messages: at least one, since its receivers also release all locks.
+fn cut(records: BTreeSet<Vec<u8>>, part_bytes: usize) -> VecDeque<Vec<Vec<u8>>> {
+    let (mut parts, mut part, mut bytes) = (VecDeque::new(), Vec::new(), 0);
+    for record in records {
+        if bytes >= part_bytes {
+            parts.push_back(std::mem::take(&mut part));
+            bytes = 0;
+        }
+        bytes += record.len();
+        part.push(record);
+    }
+    parts.push_back(part);
+    parts
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -235,6 +292,7 @@ mod tests {
             stuck_ns: 40_000_000,
             page_rows: 10,
             page_pause_ns: 1000,
+            part_bytes: 4 << 20,
         }
     }
 
@@ -255,7 +313,7 @@ mod tests {
 
     fn adopt(node: &mut Node, new: &Configuration) -> Vec<Vec<u8>> {
         let response = ask(node, new.id, Request::Adopt { new: Box::new(new.clone()) });
-        let Response::Adopted { records } = response else { panic!("{response:?}") };
+        let Response::Adopted { records, next: None } = response else { panic!("{response:?}") };
         records
     }
 
@@ -280,6 +338,30 @@ mod tests {
         ask(&mut node, third.id, Request::Recover { records: vec![record(9, 5)] });
         ask(&mut node, third.id, Request::Open {});
         assert!(node.store.slots.is_empty());
+    }
+
+    #[test]
+    fn records_that_do_not_fit_into_one_message_come_in_several() {
+        let (mut node, configurations) = member();
+        node.settings.part_bytes = 2 * record(0, 0).len();
+        let all: Vec<Vec<u8>> = (0..5).map(|key| record(key + 1, key)).collect();
+        for (worker, record) in (0..).zip(&all) {
+            node.store.slots.insert((NodeId(2), worker), record.clone());
+        }
+        let new = &configurations[1];
+        let mut request = Request::Adopt { new: Box::new(new.clone()) };
+        let mut found = Vec::new();
+        loop {
+            let Response::Adopted { records, next } = ask(&mut node, new.id, request) else { panic!() };
+            assert!((1..=2).contains(&records.len()), "{records:?}");
+            found.extend(records);
+            let Some(from) = next else { break };
+            request = Request::Records { from };
+        }
+        assert_eq!(found, all);
+        let parts = cut(all.iter().cloned().collect(), node.settings.part_bytes);
+        assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 1]);
+        assert_eq!(cut(BTreeSet::new(), 9), [Vec::<Vec<u8>>::new()], "locks are to be released all the same");
     }
 
     #[test]

@@ -74,6 +74,8 @@ found! {
     torn_record_accepted: TornRecordAccepted within 100 seeds;
     stale_replica_promoted: StaleReplicaPromoted within 100 seeds;
     recovery_forgets_records: RecoveryForgetsRecords within 100 seeds;
+    later_records_are_not_asked_for: LaterRecordsAreNotAskedFor within 400 seeds;
+    later_records_are_not_sent: LaterRecordsAreNotSent within 400 seeds;
     recovery_keeps_locks: RecoveryKeepsLocks within 100 seeds;
     recovery_skips_backups: RecoverySkipsBackups within 100 seeds;
     in_doubt_is_aborted: InDoubtIsAborted within 100 seeds;

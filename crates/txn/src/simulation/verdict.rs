@@ -177,9 +177,10 @@ impl World {
                 return Err(format!("{}: the disk is in another life or configuration", machine.id));
             }
             for (region, table, rows) in node.store().tables.iter() {
-                let on_disk = memory.store.table(region, table).map(|rows| rows.page(0, usize::MAX).0);
+                let on_disk =
+                    memory.store.table(region, table).map(|rows| rows.page(0, usize::MAX, usize::MAX).0);
                 let mut on_disk = on_disk.unwrap_or_default();
-                let mut here = rows.page(0, usize::MAX).0;
+                let mut here = rows.page(0, usize::MAX, usize::MAX).0;
                 on_disk.sort_unstable_by_key(|entry| entry.key);
                 here.sort_unstable_by_key(|entry| entry.key);
                 if on_disk != here {
@@ -193,7 +194,7 @@ impl World {
     fn contents(&self, node: NodeId, region: RegionId, table: TableId) -> Vec<Entry> {
         let process = self.machines.get(&node).and_then(|machine| machine.process.as_ref());
         let found = process.and_then(|process| process.node.store().table(region, table));
-        let mut entries = found.map(|table| table.page(0, usize::MAX).0).unwrap_or_default();
+        let mut entries = found.map(|table| table.page(0, usize::MAX, usize::MAX).0).unwrap_or_default();
         entries.sort_unstable_by_key(|entry| entry.key);
         entries
     }

@@ -28,12 +28,15 @@ pub struct RangeRow {
     pub value: Option<Vec<u8>>,
 }
 
+/// The bytes of values that one range read returns at most, or a single row.
+const SCAN_BYTES_MAX: usize = 8 << 20;
+
 /// Why a range could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanError {
     /// A row of it is locked, perhaps one that is about to be inserted.
     Locked,
-    /// It has more rows than the caller takes.
+    /// It has more rows than the caller takes, or longer ones than one message does.
     TooLong,
 }
 
@@ -45,7 +48,7 @@ impl OrderedTable {
 
     /// All rows from `low` to `high`, both included, as the transaction `me` may see them: not if others hold locks there.
     pub fn scan(&self, low: Key, high: Key, rows_max: usize, me: Txid) -> Result<Vec<RangeRow>, ScanError> {
-        let mut found = Vec::new();
+        let (mut found, mut bytes) = (Vec::new(), 0);
         if low > high {
             return Ok(found);
         }
@@ -56,7 +59,8 @@ impl OrderedTable {
             if row.version == 0 {
                 continue;
             }
-            if found.len() == rows_max {
+            bytes += row.value.as_ref().map_or(0, Vec::len);
+            if found.len() == rows_max || bytes > SCAN_BYTES_MAX {
                 return Err(ScanError::TooLong);
             }
             found.push(RangeRow { key, version: row.version, value: row.value.clone() });
@@ -71,21 +75,19 @@ impl OrderedTable {
     pub(super) fn lock(&self, key: Key, owner: Txid, mode: Mode) -> Lock {
         let mut rows = self.write();
         let full = rows.len() >= self.rows_max;
-        let row = rows.get(&key).cloned();
-        let new = row.is_none();
-        let row = row.unwrap_or_default();
-        if row.owner.is_some_and(|holder| holder != owner) {
+        let there = rows.get(&key);
+        if there.is_some_and(|row| row.owner.is_some_and(|holder| holder != owner)) {
             return Lock::Held;
         }
-        if let Some(refused) = refusal(mode, row.value.is_some()) {
+        if let Some(refused) = refusal(mode, there.is_some_and(|row| row.value.is_some())) {
             return refused;
         }
-        if new && full {
+        if there.is_none() && full {
             return Lock::Full;
         }
-        let row = Row { owner: Some(owner), ..row };
-        rows.insert(key, row.clone());
-        Lock::Granted(row)
+        let row = rows.entry(key).or_default();
+        row.owner = Some(owner);
+        Lock::Granted(row.clone())
     }
 
     pub(super) fn unlock(&self, key: Key, owner: Txid) -> bool {
@@ -123,16 +125,21 @@ impl OrderedTable {
         });
     }
 
-    pub(super) fn page(&self, cursor: u64, at_least: usize) -> (Vec<Entry>, Option<u64>) {
+    pub(super) fn page(&self, cursor: u64, at_least: usize, bytes_max: usize) -> (Vec<Entry>, Option<u64>) {
         let rows = self.read();
-        let mut entries = Vec::new();
+        let (mut entries, mut bytes) = (Vec::new(), 0);
         for (&key, row) in rows.range(cursor..).filter(|(_, row)| row.version > 0) {
-            if entries.len() >= at_least.max(1) {
+            if entries.len() >= at_least.max(1) || bytes >= bytes_max.max(1) {
                 return (entries, Some(key));
             }
+            bytes += row.value.as_ref().map_or(0, Vec::len);
             entries.push(Entry { key, version: row.version, value: row.value.clone() });
         }
         (entries, None)
+    }
+
+    pub(super) fn version(&self, key: Key) -> (Version, bool) {
+        self.read().get(&key).map_or((0, false), |row| (row.version, row.owner.is_some()))
     }
 
     pub(super) fn locks(&self) -> usize {

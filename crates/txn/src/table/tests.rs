@@ -63,6 +63,9 @@ fn tables_do_what_a_map_does() {
         }
         assert_eq!(table.locks(), model.values().filter(|row| row.owner.is_some()).count());
         assert_eq!(pages(&table), committed(&model));
+        for (&key, row) in &model {
+            assert_eq!(table.version(key), (row.version, row.owner.is_some()));
+        }
         table.release_locks();
         assert_eq!(table.locks(), 0);
         assert_eq!(pages(&table), committed(&model));
@@ -70,9 +73,15 @@ fn tables_do_what_a_map_does() {
 }
 
 fn pages(table: &Table) -> BTreeMap<Key, (Version, Option<Vec<u8>>)> {
+    let short = pages_of(table, 50);
+    assert_eq!(short, pages_of(table, usize::MAX));
+    short
+}
+
+fn pages_of(table: &Table, bytes_max: usize) -> BTreeMap<Key, (Version, Option<Vec<u8>>)> {
     let (mut all, mut cursor) = (BTreeMap::new(), Some(0));
     while let Some(from) = cursor {
-        let (entries, next) = table.page(from, 10);
+        let (entries, next) = table.page(from, 10, bytes_max);
         for entry in entries {
             assert!(all.insert(entry.key, (entry.version, entry.value)).is_none(), "a key came twice");
         }
@@ -84,6 +93,19 @@ fn pages(table: &Table) -> BTreeMap<Key, (Version, Option<Vec<u8>>)> {
 fn committed(model: &BTreeMap<Key, Row>) -> BTreeMap<Key, (Version, Option<Vec<u8>>)> {
     let written = model.iter().filter(|(_, row)| row.version > 0);
     written.map(|(&key, row)| (key, (row.version, row.value.clone()))).collect()
+}
+
+#[test]
+fn long_rows_make_a_page_and_a_range_shorter() {
+    let table = OrderedTable::new(100);
+    for key in 0..9 {
+        assert!(table.apply(key, 1, Some(&[7; 1 << 20]), txid(0)));
+    }
+    assert_eq!(table.scan(0, 7, 100, txid(0)).map(|rows| rows.len()), Ok(8));
+    assert_eq!(table.scan(0, 8, 100, txid(0)), Err(ScanError::TooLong));
+    let table = Table::Ordered(table);
+    let (entries, next) = table.page(2, 256, 3 << 20);
+    assert_eq!((entries.len(), next), (3, Some(5)));
 }
 
 #[test]

@@ -119,6 +119,7 @@ impl Cluster {
             stuck_ns: 1 << 61,
             page_rows: 64,
             page_pause_ns: 0,
+            part_bytes: 4 << 20,
         };
         let first = Configuration::first(&ids, &boots, regions, bench.f);
         let mut nodes: Vec<Node> = ids
@@ -194,7 +195,7 @@ impl Cluster {
         for node in &self.nodes {
             for (region, table, rows) in node.store().tables.iter() {
                 if wanted.contains(&table) && node.configuration().primary(region) == node.id() {
-                    let entries = rows.page(0, usize::MAX).0.into_iter();
+                    let entries = rows.page(0, usize::MAX, usize::MAX).0.into_iter();
                     values.extend(entries.filter_map(|entry| Some((table, entry.key, entry.value?))));
                 }
             }
