@@ -6,8 +6,10 @@
 //! and takes packets for all waiting threads; while there is one, the background thread only checks that the leader still runs.
 
 mod attendance;
+mod vigil;
 
 use attendance::Attendance;
+use vigil::Vigil;
 
 use crate::config::Engine;
 use crate::device::Shared;
@@ -111,6 +113,8 @@ impl Thread<'_> {
         let (mut idle, mut turns) = (0, 0u32);
         let mut has_slept = true;
         let idle_turns_max = if self.device.waiting.saves_power() { 0 } else { IDLE_TURNS_MAX };
+        // Where no other thread runs the lanes, each wait is a sleep or a vigil of this one.
+        let mut vigil = (self.device.engine == Engine::Background).then(Vigil::default);
         while !self.device.is_closing.load(Ordering::SeqCst) {
             turns += 1;
             if turns % BUSY_TURNS_PER_LOOK == 0 {
@@ -123,9 +127,14 @@ impl Thread<'_> {
             idle = if worked { 0 } else { idle + 1 };
             // Where others spin, this thread's spinning is at their cost.
             let others_spin = self.is_led || self.lanes.iter().any(|lane| lane.visitors_are_near);
-            has_slept = idle > idle_turns_max || (!worked && others_spin);
+            has_slept = match &mut vigil {
+                Some(vigil) => !vigil.goes_on(worked, self.device.clock.now()),
+                None => idle > idle_turns_max || (!worked && others_spin),
+            };
             if has_slept {
                 self.sleep();
+            } else if !worked && vigil.is_some() {
+                highwire_wake::yield_core();
             }
         }
     }

@@ -25,8 +25,8 @@ pub use relief::Relief;
 pub use rest::Rest;
 pub use seat::{Leading, Seat};
 pub use strategy::{
-    Adaptive, Affine, BusyPoll, Dispatcher, Event, LeaderFollower, Mode, Outcome, Station, Strategy, Turn,
-    Wait, WakeStrategy, Work,
+    Adaptive, Affine, BusyPoll, Dispatcher, Event, LeaderFollower, Mode, Outcome, Restraint, Station,
+    Strategy, Turn, Wait, WakeStrategy, Work,
 };
 pub use sys::{
     Core, Priority, allowed_cores, current_core, pin, process_switches, process_time, run_only_when_idle,

@@ -9,6 +9,7 @@ mod simple;
 pub use adaptive::Adaptive;
 pub use choice::{Mode, Strategy};
 pub use leader_follower::LeaderFollower;
+pub use restraint::Restraint;
 pub use simple::{Affine, BusyPoll, Dispatcher, Event};
 
 use crate::account::{Account, Kind};

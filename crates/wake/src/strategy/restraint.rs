@@ -7,7 +7,7 @@ const SKIPS_MAX: u32 = 255;
 
 /// Remembers whether an action has paid. Every figure is a hint: a lost update costs a microsecond.
 #[derive(Debug, Default)]
-pub(super) struct Restraint {
+pub struct Restraint {
     /// Occasions still to be skipped, and how many were skipped after the last failure.
     skips: AtomicU32,
     before: AtomicU32,
@@ -15,7 +15,7 @@ pub(super) struct Restraint {
 
 impl Restraint {
     /// Whether this occasion may be used.
-    pub(super) fn may_try(&self) -> bool {
+    pub fn may_try(&self) -> bool {
         let skips = self.skips.load(Ordering::Relaxed);
         if skips > 0 {
             self.skips.store(skips - 1, Ordering::Relaxed);
@@ -24,7 +24,7 @@ impl Restraint {
     }
 
     /// The action has paid. One success among failures is no reason to reset the skips.
-    pub(super) fn on_success(&self) {
+    pub fn on_success(&self) {
         let before = self.before.load(Ordering::Relaxed);
         if before > 0 {
             self.before.store(before / 2, Ordering::Relaxed);
@@ -32,14 +32,14 @@ impl Restraint {
     }
 
     /// The action has not paid: one occasion is skipped, then three, seven, up to 255.
-    pub(super) fn on_failure(&self) {
+    pub fn on_failure(&self) {
         let skips = (2 * self.before.load(Ordering::Relaxed) + 1).min(SKIPS_MAX);
         self.skips.store(skips, Ordering::Relaxed);
         self.before.store(skips, Ordering::Relaxed);
     }
 
     /// The action would have paid.
-    pub(super) fn forget_failures(&self) {
+    pub fn forget_failures(&self) {
         self.skips.store(0, Ordering::Relaxed);
         self.before.store(0, Ordering::Relaxed);
     }
