@@ -187,7 +187,11 @@ impl Client {
 
     /// From RESET to RTS (the numbers are those of `ibv_qp_attr_mask`).
     pub fn connect_to(&mut self, qp: &RawQueuePair, peer: &RawQueuePair) {
-        let gid = self.gid;
+        self.connect_across(qp, peer, self.gid);
+    }
+
+    /// The same to a peer whose device has the address `gid`.
+    pub fn connect_across(&mut self, qp: &RawQueuePair, peer: &RawQueuePair, gid: [u8; 16]) {
         let word = |range: std::ops::Range<usize>| u64::from_le_bytes(gid[range].try_into().expect("eight"));
         self.modify(qp, 1 | 8, &[(1, 1), (2, 0b1111)]);
         let path = [(1, 2), (4, word(0..8)), (5, word(8..16)), (6, 64), (7, u64::from(peer.qpn)), (8, 1024)];
