@@ -243,7 +243,12 @@ fn a_table_of_thousands_of_keys_is_read_in_order_and_emptied() {
     const KEYS: usize = 6000;
     let cluster = Cluster::start(3, CALM);
     let mut client = cluster.client();
-    let name = |key: usize| format!("{:0>300}", key * 7919 % KEYS);
+    // Of two keys one is often the other and a zero, and a question ends between them.
+    let name_of = |place: usize| {
+        let end = if place > 0 && place.is_multiple_of(2) { "\0" } else { "" };
+        format!("{:0>300}{end}", place.div_ceil(2))
+    };
+    let name = |key: usize| name_of(key * 7919 % KEYS);
     for keys in (0..KEYS).collect::<Vec<_>>().chunks(500) {
         let put = client.transact(|transaction| {
             keys.iter().for_each(|&key| transaction.put(TABLE, name(key), "v"));
@@ -252,10 +257,15 @@ fn a_table_of_thousands_of_keys_is_read_in_order_and_emptied() {
         put.expect("stored");
     }
     let all = client.range(TABLE, "", None, usize::MAX).expect("read");
-    let keys: Vec<usize> =
-        all.iter().map(|entry| String::from_utf8_lossy(&entry.key).parse().expect("a number")).collect();
-    assert_eq!(keys, (0..KEYS).collect::<Vec<_>>());
-    let some = client.range(TABLE, format!("{:0>300}", 2990), Some(format!("{:0>300}", 3010).as_bytes()), 15);
+    assert!(
+        all.iter().map(|entry| &entry.key[..]).eq((0..KEYS)
+            .map(name_of)
+            .map(String::into_bytes)
+            .collect::<Vec<_>>()
+            .iter()
+            .map(|key| &key[..]))
+    );
+    let some = client.range(TABLE, name_of(2990), Some(name_of(3010).as_bytes()), 15);
     assert_eq!(some.expect("read"), all[2990..3005]);
     for keys in all.chunks(500) {
         let delete = client.transact(|transaction| {
