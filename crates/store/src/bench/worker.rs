@@ -124,8 +124,8 @@ async fn attempt(
         Err(Stop::Unavailable) => return Ok(Ended::Interrupted),
         Err(stop) => return Err(stop),
     };
-    // Its own keys' leases must hold after it began. Its later steps follow a message or a step of this turn,
-    // whose time the node knows.
+    // This node's lease must hold after the transaction began. Later steps go by the time that the node knows:
+    // its own rows are as they were then, and a response from another node has brought a later time.
     let mut now = session.now();
     loop {
         {
