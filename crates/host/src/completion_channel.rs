@@ -172,15 +172,22 @@ impl ChannelEnd {
         self.reports.blocks.load(Ordering::Relaxed) > 0
     }
 
-    /// A completion was delivered for which the queue was armed.
-    pub(crate) fn fire(&self) {
-        if self.is_armed.swap(false, Ordering::SeqCst) {
+    /// A completion was delivered for which the queue was armed. True if this is an event, for which the caller then [wakes](Self::wake) a
+    /// thread.
+    pub(crate) fn report(&self) -> bool {
+        let was_armed = self.is_armed.swap(false, Ordering::SeqCst);
+        if was_armed {
             self.waiting.end();
             if self.reports.events.push(self.tag) {
                 self.reports.sleepers.note_told();
             }
-            self.reports.sleepers.wake();
         }
+        was_armed
+    }
+
+    /// Wakes a thread for an event.
+    pub(crate) fn wake(&self) {
+        self.reports.sleepers.wake();
     }
 
     /// The queue is gone.

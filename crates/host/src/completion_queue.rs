@@ -95,15 +95,19 @@ impl Notify for Notifier {
         self.told.urgent.store(urgent, Ordering::Relaxed);
     }
 
-    fn notify(&self, shown: u64) {
+    fn notify(&self, shown: u64) -> bool {
         self.told.all.fetch_max(shown, Ordering::Relaxed);
-        self.sleepers.wake_all();
         self.tasks.notify();
-        if let Some(channel) = &self.channel {
-            channel.fire();
-        }
         if let Some(bell) = &self.bell {
             bell.ring();
+        }
+        self.channel.as_ref().is_some_and(ChannelEnd::report)
+    }
+
+    fn wake(&self, has_reported: bool) {
+        self.sleepers.wake_all();
+        if let Some(channel) = self.channel.as_ref().filter(|_| has_reported) {
+            channel.wake();
         }
     }
 }
@@ -330,7 +334,9 @@ impl CompletionQueue {
         let shown = consumer.observed();
         if waiting > 0 && inner.notifier.told.owes(what, shown - waiting, shown) && consumer.disarm() {
             inner.notifier.told.all.fetch_max(shown, Ordering::Relaxed);
-            channel.fire();
+            if channel.report() {
+                channel.wake();
+            }
             return Ok(());
         }
         drop(consumer);
@@ -510,23 +516,4 @@ pub const EMPTY: Completion = Completion::new(
 );
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Device, DeviceConfig, sys};
-
-    #[test]
-    fn a_thread_that_runs_the_device_itself_is_woken_in_its_sleep() {
-        let config = DeviceConfig { engine: Engine::Inline, ..DeviceConfig::default() };
-        let device = Device::open(&config).expect("a device");
-        let queue = device.completion_queue(8).expect("a queue");
-        let waker = &queue.inner.device.waker;
-        let is_rung = || sys::wait_readable(&[waker.fd()], Some(highwire_stdx::Duration::ZERO));
-        queue.wake();
-        assert!(!is_rung(), "a thread that is awake looks anyway");
-        waker.prepare_sleep();
-        queue.wake();
-        assert!(is_rung());
-        waker.awake();
-        assert!(!is_rung());
-    }
-}
+mod tests;

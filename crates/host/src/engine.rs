@@ -15,6 +15,7 @@ mod pump;
 mod queues;
 mod receive;
 mod segment;
+mod sinks;
 mod tagged;
 mod turn;
 mod views;
@@ -41,6 +42,7 @@ use highwire_shmem::DoorbellBoard;
 use highwire_stdx::{Duration, IdMap, Instant, Slab};
 use highwire_verbs::{CqId, Gid, QpAttr, Recovery};
 use highwire_wire::{Psn, Qpn};
+use sinks::Sinks;
 use std::sync::Arc;
 use turn::{Time, Turn};
 
@@ -74,7 +76,9 @@ pub(crate) struct Engine {
     gsi_psn: Psn,
     board: DoorbellBoard,
     bells: Slab<Bell>,
-    cqs: Vec<Option<CqSink>>,
+    cqs: Sinks,
+    /// Queues whose threads are to be woken once the lane's token is free.
+    pub(crate) due: Vec<(Arc<dyn Notify>, bool)>,
     qps: Slab<QpEnds>,
     /// The indices of queue pairs that keep the places of their requests.
     placed: IdMap<u32>,
@@ -120,7 +124,8 @@ impl Engine {
             gsi_psn: Psn::default(),
             board,
             bells: Slab::default(),
-            cqs: Vec::new(),
+            cqs: Sinks::default(),
+            due: Vec::new(),
             qps: Slab::default(),
             placed: IdMap::new(0),
             on_demand: IdMap::new(0),

@@ -105,21 +105,26 @@ impl Lane {
 
     #[inline]
     fn leave(&self, running: Running<'_, Engine>) {
-        drop(running);
-        self.due.wake();
+        self.let_go(running);
         while self.token.take_work_left() {
-            match self.token.try_enter() {
-                Some(mut running) => running.pump(),
+            let again = self.token.try_enter().or_else(|| {
                 // Another thread runs the engine, or is about to; the mark makes that thread look again.
-                None => {
-                    self.token.leave_work();
-                    match self.token.try_enter() {
-                        Some(mut running) => running.pump(),
-                        None => return,
-                    }
-                }
-            };
-            self.due.wake();
+                self.token.leave_work();
+                self.token.try_enter()
+            });
+            let Some(mut running) = again else { return };
+            running.pump();
+            self.let_go(running);
         }
+    }
+
+    /// Frees the token, and then wakes all whose completions this thread has found: one of them may have this core at once, and would find
+    /// the token taken by a thread that does not run.
+    #[inline]
+    fn let_go(&self, mut running: Running<'_, Engine>) {
+        let due = std::mem::take(&mut running.due);
+        drop(running);
+        due.iter().for_each(|(queue, has_reported)| queue.wake(*has_reported));
+        self.due.wake();
     }
 }

@@ -2,9 +2,7 @@
 
 use super::places::Places;
 use crate::events::Reporter;
-use highwire_rings::{
-    BadWqe, CompletionQueueProducer, Cqe, MAX_SGES, ReceiveQueueConsumer, SendQueueConsumer,
-};
+use highwire_rings::{BadWqe, CompletionQueueProducer, MAX_SGES, ReceiveQueueConsumer, SendQueueConsumer};
 use highwire_verbs::{
     Completion, CompletionOp, CompletionStatus, CqId, Gid, LocalKey, PostError, RecvWr, Sge, SrqId,
 };
@@ -50,8 +48,12 @@ pub(crate) trait Notify: Send + Sync {
     /// Before CQEs are shown: the number of CQEs written since the ring was made, up to the last one that
     /// also wakes a program that asked for solicited messages alone.
     fn note_urgent(&self, urgent: u64);
-    /// A completion has come for which the queue was armed; so many CQEs have been shown.
-    fn notify(&self, shown: u64);
+    /// A completion has come for which the queue was armed; so many CQEs have been shown. Called with the lane's token. True if an event was
+    /// reported on the queue's channel.
+    fn notify(&self, shown: u64) -> bool;
+    /// Wakes the threads that wait for it. Called after [`notify`](Self::notify) with its result, without the lane's token: a thread that is
+    /// woken may have the core at once, and then needs the token.
+    fn wake(&self, has_reported: bool);
 }
 
 /// The engine's end of a completion queue.
@@ -62,6 +64,7 @@ pub(crate) struct CqSink {
     pub(crate) reporter: Reporter,
     /// The application has asked for events at least once, so the engine looks for threads to wake.
     pub(crate) has_events: bool,
+    /// It has completions that are not shown yet.
     pub(crate) is_touched: bool,
     pub(crate) is_overrun: bool,
 }
@@ -130,15 +133,6 @@ pub(super) fn fetch(
     }
     ring.release();
     fetched
-}
-
-#[inline]
-pub(super) fn push(cqs: &mut [Option<CqSink>], cq: CqId, completion: &Completion) {
-    let Some(Some(sink)) = cqs.get_mut(cq.0 as usize) else { return };
-    sink.is_touched = true;
-    if sink.ring.push(&Cqe::from(*completion)).is_err() {
-        sink.is_overrun = true;
-    }
 }
 
 /// The completion of a request that lay in a ring and that the RNIC did not take.

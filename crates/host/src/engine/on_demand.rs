@@ -10,7 +10,8 @@
 //! ones that it still posts.
 
 use super::Engine;
-use super::ends::{CqSink, QpEnds, fetch, push, refused};
+use super::ends::{QpEnds, fetch, refused};
+use super::sinks::Sinks;
 use crate::memory::HostMemory;
 use highwire_rings::{BadWqe, MAX_SGES, ReceiveQueueConsumer};
 use highwire_rnic::{Arrival, Rnic};
@@ -23,7 +24,7 @@ pub(super) struct Desk<'a> {
     /// The indices of queue pairs whose receives wait in the ring.
     pub(super) on_demand: &'a IdMap<u32>,
     pub(super) qps: &'a mut Slab<QpEnds>,
-    pub(super) cqs: &'a mut [Option<CqSink>],
+    pub(super) cqs: &'a mut Sinks,
     pub(super) has_refused: &'a mut bool,
     pub(super) gid: Gid,
 }
@@ -96,14 +97,14 @@ impl Desk<'_> {
 
 /// Completes a receive that cannot be posted, with an error.
 fn refuse<'a>(
-    cqs: &'a mut [Option<CqSink>],
+    cqs: &'a mut Sinks,
     has_refused: &'a mut bool,
     cq: CqId,
     qpn: Qpn,
 ) -> impl FnMut(u64, PostError) + 'a {
     move |wr_id, error| {
         *has_refused = true;
-        push(cqs, cq, &refused(wr_id, qpn, CompletionOp::Receive, error));
+        cqs.push(cq, &refused(wr_id, qpn, CompletionOp::Receive, error));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Requests out of their rings into the RNIC, and completions into theirs.
 
 use super::Engine;
-use super::ends::{Bell, CqSink, QpEnds, SrqEnds, fetch, push, refused};
+use super::ends::{Bell, CqSink, QpEnds, SrqEnds, fetch, refused};
 use crate::error::ChainError;
 use highwire_rings::{BadWqe, MAX_INLINE_BYTES, MAX_SGES};
 use highwire_verbs::{
@@ -9,6 +9,7 @@ use highwire_verbs::{
     SendFlags, SendWr, Sge,
 };
 use highwire_wire::Qpn;
+use std::sync::Arc;
 
 impl Engine {
     /// Puts a queue pair's rings in place; returns its index.
@@ -63,21 +64,15 @@ impl Engine {
     }
 
     pub(crate) fn add_cq(&mut self, id: CqId, sink: CqSink) {
-        let index = id.0 as usize;
-        if self.cqs.len() <= index {
-            self.cqs.resize_with(index + 1, || None);
-        }
-        self.cqs[index] = Some(sink);
+        self.cqs.add(id, sink);
     }
 
     pub(crate) fn cq(&mut self, id: CqId) -> Option<&mut CqSink> {
-        self.cqs.get_mut(id.0 as usize)?.as_mut()
+        self.cqs.get_mut(id)
     }
 
     pub(crate) fn remove_cq(&mut self, id: CqId) {
-        if let Some(sink) = self.cqs.get_mut(id.0 as usize) {
-            *sink = None;
-        }
+        self.cqs.remove(id);
     }
 
     /// Serves every queue whose bell has rung, and those that had to wait.
@@ -137,10 +132,7 @@ impl Engine {
     fn has_place(&mut self, index: u32) -> bool {
         let Some(QpEnds { places: Some(places), send_cq, .. }) = self.qps.get_mut(index) else { return true };
         let cqs = &mut self.cqs;
-        places.has_room(|| match cqs.get_mut(send_cq.0 as usize) {
-            Some(Some(sink)) => sink.ring.observe_taken_acquire(),
-            _ => 0,
-        })
+        places.has_room(|| cqs.get_mut(*send_cq).map_or(0, |sink| sink.ring.observe_taken_acquire()))
     }
 
     #[inline]
@@ -158,8 +150,8 @@ impl Engine {
         }
         let Some(&index) = self.placed.get(completion.qpn.value()) else { return };
         let Some(QpEnds { places: Some(places), .. }) = self.qps.get_mut(index) else { return };
-        match self.cqs.get(cq.0 as usize) {
-            Some(Some(sink)) if completion.status == CompletionStatus::Success => {
+        match self.cqs.get(cq) {
+            Some(sink) if completion.status == CompletionStatus::Success => {
                 places.note_completed(sink.ring.pushed());
             }
             _ => places.note_failed(),
@@ -225,7 +217,7 @@ impl Engine {
                 Err((wr_id, error)) => {
                     self.turn.has_refused = true;
                     let completion = refused(wr_id, qp.qpn, CompletionOp::Send, error);
-                    push(&mut self.cqs, qp.send_cq, &completion);
+                    self.cqs.push(qp.send_cq, &completion);
                 }
             }
             qp.sq.advance();
@@ -310,7 +302,7 @@ impl Engine {
             |wr| rnic.post_recv(now, qpn, wr),
             |wr_id, error| {
                 *has_refused = true;
-                push(cqs, recv_cq, &refused(wr_id, qpn, CompletionOp::Receive, error));
+                cqs.push(recv_cq, &refused(wr_id, qpn, CompletionOp::Receive, error));
             },
         );
         if fetched.is_full {
@@ -336,10 +328,10 @@ impl Engine {
                 self.note_completed(cq, &completion);
             }
             if !self.rnic.has_tags() {
-                push(&mut self.cqs, cq, &completion);
+                self.cqs.push(cq, &completion);
             } else {
                 if !self.show_matched(&completion) {
-                    push(&mut self.cqs, cq, &completion);
+                    self.cqs.push(cq, &completion);
                 }
                 // A request in a neighbour's memory completes at once, and this loop sees the completion.
                 self.begin_transfers();
@@ -385,21 +377,22 @@ impl Engine {
         }
     }
 
-    pub(super) fn publish(&mut self) {
-        for (index, sink) in self.cqs.iter_mut().enumerate() {
-            let Some(sink) = sink.as_mut().filter(|sink| sink.is_touched) else { continue };
-            sink.is_touched = false;
+    /// Shows the completions that were written; returns at how many queues it has looked.
+    pub(crate) fn publish(&mut self) -> usize {
+        let (overrun, due) = (&mut self.overrun, &mut self.due);
+        let looked = self.cqs.take_touched(|id, sink| {
             if sink.has_events {
                 sink.notifier.note_urgent(sink.ring.urgent());
             }
             sink.ring.publish_release();
             if sink.has_events && sink.ring.take_notification() {
-                sink.notifier.notify(sink.ring.pushed());
+                let has_reported = sink.notifier.notify(sink.ring.pushed());
+                due.push((Arc::clone(&sink.notifier), has_reported));
             }
             if std::mem::take(&mut sink.is_overrun) {
-                self.overrun.push(CqId(index as u32));
+                overrun.push(id);
             }
-        }
+        });
         while let Some(cq) = self.overrun.pop() {
             self.counters.cq_overruns += 1;
             crate::events::log(|| {
@@ -411,6 +404,12 @@ impl Engine {
             self.report(AsyncEvent::CqError(cq));
             self.break_users(cq);
         }
+        looked
+    }
+
+    #[cfg(test)]
+    pub(crate) fn write_completion(&mut self, cq: CqId, completion: &Completion) {
+        self.cqs.push(cq, completion);
     }
 
     /// A completion was lost: the queue pairs that complete here cannot be trusted any more (IBTA §10.8.1).

@@ -1,12 +1,12 @@
 //! Tag matching for an application: shows matched messages, and posts the requests of rendezvous.
 
 use super::Engine;
-use super::ends::{CqSink, QpEnds};
+use super::ends::QpEnds;
 use crate::memory::{Bytes, HostMemory};
 use highwire_rings::Cqe;
 use highwire_rnic::{Seen, Transfer};
 use highwire_verbs::{
-    Completion, CqId, Gather, LocalMemory, Memory, MemoryLost, PostError, SrqId, TagHandle, TagRequest,
+    Completion, Gather, LocalMemory, Memory, MemoryLost, PostError, SrqId, TagHandle, TagRequest,
     TaggedBuffer,
 };
 
@@ -51,7 +51,7 @@ impl Engine {
         match self.rnic.match_tags(completion, &mut self.memory) {
             Seen::AsItIs => return false,
             Seen::Instead { cq, completion, tag, tag_context } => {
-                show(&mut self.cqs, cq, &Cqe { completion, tag, tag_context });
+                self.cqs.push_entry(cq, &Cqe { completion, tag, tag_context });
             }
             Seen::Nothing => {}
         }
@@ -101,14 +101,5 @@ impl LocalMemory for HostMemory {
             rest = later;
             self.place(span.addr, Bytes::of(now))
         })
-    }
-}
-
-/// Puts a completion into a queue.
-fn show(cqs: &mut [Option<CqSink>], cq: CqId, cqe: &Cqe) {
-    let Some(Some(sink)) = cqs.get_mut(cq.0 as usize) else { return };
-    sink.is_touched = true;
-    if sink.ring.push(cqe).is_err() {
-        sink.is_overrun = true;
     }
 }
