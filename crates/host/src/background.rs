@@ -6,9 +6,11 @@
 //! and takes packets for all waiting threads; while there is one, the background thread only checks that the leader still runs.
 
 mod attendance;
+mod following;
 mod vigil;
 
 use attendance::Attendance;
+use following::{Account, Following, Move};
 use vigil::Vigil;
 
 use crate::config::Engine;
@@ -65,8 +67,10 @@ struct Thread<'a> {
     is_relieved: bool,
     /// Sleeps in a row that nothing has ended.
     quiet_sleeps: u32,
-    /// The core to which it has moved.
-    core: Option<Core>,
+    following: Following,
+    account: Account,
+    /// The cores that this process may use.
+    cores: Vec<Core>,
 }
 
 /// The thread's account of a lane.
@@ -93,6 +97,11 @@ impl Watched {
     }
 }
 
+fn allowed_cores() -> Vec<Core> {
+    let cores = highwire_link::floor::allowed_cores().unwrap_or_default();
+    cores.into_iter().filter_map(|core| Core::try_from(core).ok()).collect()
+}
+
 impl Thread<'_> {
     fn new(device: &Shared) -> Thread<'_> {
         let lanes = device.lanes.iter().map(|_| Watched::new()).collect();
@@ -105,7 +114,9 @@ impl Thread<'_> {
             has_rested: false,
             is_relieved: false,
             quiet_sleeps: 0,
-            core: None,
+            following: Following::default(),
+            account: Account::of_this_thread(),
+            cores: allowed_cores(),
         }
     }
 
@@ -218,14 +229,16 @@ impl Thread<'_> {
         self.is_relieved = self.is_led && self.rests && waiting.relieve();
     }
 
-    /// Moves to the core where a thread went to sleep last: from there it is woken soonest.
+    /// Moves to the core where a thread went to sleep last, from where it is woken soonest, unless this thread is kept waiting there.
     fn follow_sleeper(&mut self) {
-        if let Some(core) = self.device.waiting.sleeper_to_follow()
-            && self.core.replace(core) != Some(core)
-        {
-            // If this process may not use the core, the thread stays where it is.
-            let _ = highwire_wake::pin(&[core]);
-        }
+        let Some(core) = self.device.waiting.sleeper_to_follow() else { return };
+        let account = &self.account;
+        // If this process may not use the core, the thread stays where it is.
+        let _ = match self.following.follow(core, self.device.clock.now(), || account.waits()) {
+            Some(Move::To(core)) => highwire_wake::pin(&[core]),
+            Some(Move::Anywhere) => highwire_wake::pin(&self.cores),
+            None => return,
+        };
     }
 
     fn sleep(&mut self) {
