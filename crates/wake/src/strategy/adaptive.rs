@@ -1,29 +1,34 @@
 //! The default: a leader polls while that pays, and rests at once while it does not.
 //!
-//! Its loss against [`Event`](super::Event) is bounded: after a poll in vain it rests at once for the next
-//! wait, then for three, seven, up to 255; one of those rests that was over within the budget, its wake-up
-//! included, makes it poll again. Two threads that answer each other may both rest only because the other one
+//! Its loss against [`Event`](super::Event) is bounded: after a poll in vain it rests at once the next time,
+//! then three times, seven times, up to 255; one of those rests that was over within the budget, its wake-up
+//! included, makes it poll again. A rest is over when there is an event for any thread that waits, and the leader then
+//! chooses anew, still in the same wait: a wait that lasts for hundreds of other threads' events says nothing about how soon they come. Two
+//! threads that answer each other may both rest only because the other one
 //! does, and then every wait takes two wake-ups: longer than the budget. So if rests are over within a few
 //! budgets, it tries some longer polls in a row. If they make the events come within the budget, it goes on
 //! polling; events that keep a pace of their own do not, and then it tries that ever more seldom, too.
 //!
 //! No thread polls while more threads of the machine want to run than there are cores: a look every 20 ms
 //! finds out, and more looks follow soon after one that says so, because threads that wake each other want to
-//! run at the same moment without taking each other's core. If another thread had the core while this one
+//! run at the same moment without taking each other's core. The leader looks when those that it has just woken have had its
+//! core: otherwise it would take the threads that it serves for a crowd. If another thread had the core while this one
 //! polled nevertheless, it stops polling for a time that doubles, however soon events come: the kernel
-//! prefers a thread that wakes from sleep to one that has used up its share by polling.
+//! prefers a thread that wakes from sleep to one that has used up its share by polling, and it wakes a thread on an idle core if there is
+//! one. The first time is short, because one sleep is enough to get away from a core that is shared while another is idle.
 
-use super::leader_follower::{End, lead_or_follow};
+use super::leader_follower::{End, Habit, Plan, lead_or_follow};
 use super::restraint::Restraint;
 use super::{Outcome, Station, Wait, WakeStrategy};
 use crate::sys;
-use crate::world;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long it does not poll after another thread had the core: the first time, and at most.
-const CROWDED_FOR_NS: u64 = 20_000_000;
-const CROWDED_FOR_MAX_NS: u64 = 1_280_000_000;
+const CROWDED_FOR_NS: u64 = 1_000_000;
+const CROWDED_FOR_MAX_NS: u64 = 1_024_000_000;
+/// Polling that has lasted so many times as long as the pause before it was worth it: the next pause is shorter.
+const WORTH_PAUSES: u64 = 4;
 /// The interval between two looks at how many threads want to run. A look costs as much as a few events.
 const LOOK_INTERVAL_NS: u64 = 20_000_000;
 /// The interval after a look that found too many, until this many in a row have.
@@ -58,44 +63,37 @@ pub(super) struct Experience {
     full_looks: AtomicU32,
 }
 
-/// How a thread waits this time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Plan {
-    /// It polls for a budget at most.
-    Poll,
-    /// It polls for longer, to see whether its peer then answers sooner.
-    Trial,
-    /// It sleeps at once.
-    Rest,
+/// The strategy at one station.
+struct Adapting<'a> {
+    budget: Duration,
+    station: &'a Station,
 }
 
 impl WakeStrategy for Adaptive {
     fn wait(&self, station: &Station, wait: &Wait<'_>) -> Outcome {
-        let experience = &station.adaptive;
-        if wait.is_ready() {
-            return Outcome::Over;
-        }
-        let begin = world::now();
-        let plan = experience.plan(station.nanos(begin), is_full);
-        let budget = match plan {
-            Plan::Poll => self.budget,
-            Plan::Trial => TRIAL_BUDGETS * self.budget,
-            Plan::Rest => Duration::ZERO,
-        };
-        let (outcome, end) = lead_or_follow(station, wait, budget);
+        lead_or_follow(station, wait, &Adapting { budget: self.budget, station })
+    }
+}
+
+impl Habit for Adapting<'_> {
+    fn plan(&self, now: Instant) -> Plan {
+        self.station.adaptive.plan(self.station.nanos(now), self.budget)
+    }
+
+    fn is_full(&self, now: Instant) -> bool {
+        self.station.adaptive.is_full(self.station.nanos(now), is_full)
+    }
+
+    fn learn(&self, plan: Plan, end: End, took: Duration, now: Instant) {
+        let (experience, now) = (&self.station.adaptive, self.station.nanos(now));
         match plan {
-            // A poll that has paid is the most frequent end, and needs no clock.
-            Plan::Poll => experience.learn(end, || station.nanos(world::now())),
-            Plan::Trial => {
-                let now = world::now();
-                experience.learn_from_trial(end, now - begin < self.budget, || station.nanos(now));
-            }
-            Plan::Rest if outcome == Outcome::Over => {
-                experience.learn_from_rest(world::now() - begin, self.budget);
-            }
-            Plan::Rest => {}
+            Plan::Trial(_) => experience.learn_from_trial(end, took < self.budget, now),
+            Plan::Poll(_) | Plan::Rest => experience.learn(end, now),
         }
-        outcome
+    }
+
+    fn learn_from_rest(&self, took: Duration) {
+        self.station.adaptive.learn_from_rest(took, self.budget);
     }
 }
 
@@ -105,15 +103,14 @@ fn is_full() -> bool {
 }
 
 impl Experience {
-    fn plan(&self, now: u64, is_full: impl FnOnce() -> bool) -> Plan {
-        let plan = if self.polls.may_try() {
-            Plan::Poll
+    fn plan(&self, now: u64, budget: Duration) -> Plan {
+        if self.polls.may_try() {
+            if self.is_crowded(now) { Plan::Rest } else { Plan::Poll(budget) }
         } else if self.trial_polls_left.load(Ordering::Relaxed) > 0 {
-            Plan::Trial
+            if self.is_crowded(now) { Plan::Rest } else { Plan::Trial(TRIAL_BUDGETS * budget) }
         } else {
-            return Plan::Rest;
-        };
-        if self.is_crowded(now, is_full) { Plan::Rest } else { plan }
+            Plan::Rest
+        }
     }
 
     /// A rest is over; `took` includes its wake-up.
@@ -127,14 +124,14 @@ impl Experience {
 
     /// A poll of a trial is over; `is_soon` says whether the event came as soon as it must for polling to
     /// pay.
-    fn learn_from_trial(&self, end: End, is_soon: bool, now: impl FnOnce() -> u64) {
+    fn learn_from_trial(&self, end: End, is_soon: bool, now: u64) {
         let left = match end {
-            End::Own if is_soon => {
+            End::Own | End::Found if is_soon => {
                 self.trials.on_success();
                 self.polls.forget_failures();
                 0
             }
-            End::Own => {
+            End::Own | End::Found => {
                 let left = self.trial_polls_left.load(Ordering::Relaxed).saturating_sub(1);
                 if left == 0 {
                     self.trials.on_failure();
@@ -149,15 +146,21 @@ impl Experience {
                 self.learn(end, now);
                 0
             }
-            End::Ready | End::Followed | End::Late => return,
+            End::Full | End::Late => return,
         };
         self.trial_polls_left.store(left, Ordering::Relaxed);
     }
 
-    fn is_crowded(&self, now: u64, is_full: impl FnOnce() -> bool) -> bool {
-        if now < self.crowded_until_ns.load(Ordering::Relaxed) {
-            return true;
-        }
+    /// Whether polling is known to be at other threads' cost. When it is time to look again, it is not known: the leader polls until it
+    /// has looked.
+    fn is_crowded(&self, now: u64) -> bool {
+        now < self.crowded_until_ns.load(Ordering::Relaxed)
+            || (self.full_looks.load(Ordering::Relaxed) >= LOOKS_IN_A_ROW
+                && now < self.next_look_ns.load(Ordering::Relaxed))
+    }
+
+    /// Looks, if it is time; true if more threads want to run than there are cores.
+    fn is_full(&self, now: u64, is_full: impl FnOnce() -> bool) -> bool {
         if now >= self.next_look_ns.load(Ordering::Relaxed) {
             let looks = if is_full() { self.full_looks.load(Ordering::Relaxed) + 1 } else { 0 };
             let is_settled = looks == 0 || looks >= LOOKS_IN_A_ROW;
@@ -168,24 +171,19 @@ impl Experience {
         self.full_looks.load(Ordering::Relaxed) >= LOOKS_IN_A_ROW
     }
 
-    fn learn(&self, end: End, now: impl FnOnce() -> u64) {
+    fn learn(&self, end: End, now: u64) {
         match end {
-            End::Own => self.polls.on_success(),
+            End::Own | End::Found => self.polls.on_success(),
             End::Spent => self.polls.on_failure(),
             End::Crowded => {
                 let before = self.crowded_for_ns.load(Ordering::Relaxed);
-                let now = now();
-                // Long ago: doubling starts anew.
-                let is_new = now > self.crowded_until_ns.load(Ordering::Relaxed) + 2 * CROWDED_FOR_MAX_NS;
-                let for_ns = if is_new {
-                    CROWDED_FOR_NS
-                } else {
-                    (2 * before).clamp(CROWDED_FOR_NS, CROWDED_FOR_MAX_NS)
-                };
+                let polled = now.saturating_sub(self.crowded_until_ns.load(Ordering::Relaxed));
+                let for_ns = if polled >= WORTH_PAUSES * before { before / 2 } else { 2 * before };
+                let for_ns = for_ns.clamp(CROWDED_FOR_NS, CROWDED_FOR_MAX_NS);
                 self.crowded_for_ns.store(for_ns, Ordering::Relaxed);
                 self.crowded_until_ns.store(now + for_ns, Ordering::Relaxed);
             }
-            End::Ready | End::Followed | End::Late => {}
+            End::Full | End::Late => {}
         }
     }
 }
@@ -197,46 +195,51 @@ mod tests {
     #[test]
     fn where_the_core_is_shared_it_stays_off_polling_for_longer_and_longer() {
         let experience = Experience::default();
-        assert!(!experience.is_crowded(0, || false));
+        assert!(!experience.is_crowded(0));
         let mut now = 1;
-        for doubling in 0..8 {
-            experience.learn(End::Crowded, || now);
+        for doubling in 0..12 {
+            experience.learn(End::Crowded, now);
             let until = now + (CROWDED_FOR_NS << doubling).min(CROWDED_FOR_MAX_NS);
-            assert!(
-                experience.is_crowded(until - 1, || false) && !experience.is_crowded(until, || false),
-                "{doubling}"
-            );
+            assert!(experience.is_crowded(until - 1) && !experience.is_crowded(until), "{doubling}");
             now = until;
         }
         // Quick events do not end the pause.
-        experience.learn(End::Crowded, || now);
+        experience.learn(End::Crowded, now);
         experience.polls.forget_failures();
-        assert!(experience.is_crowded(now + CROWDED_FOR_MAX_NS - 1, || false));
-        // After a long time the pauses start short again.
-        now += 4 * CROWDED_FOR_MAX_NS;
-        experience.learn(End::Crowded, || now);
-        assert!(!experience.is_crowded(now + CROWDED_FOR_NS, || false));
+        assert!(experience.is_crowded(now + CROWDED_FOR_MAX_NS - 1));
+        // Pauses are shorter again where polling lasts: a thread that has met another on its core wakes on an idle one.
+        let mut pause = CROWDED_FOR_MAX_NS;
+        while pause > CROWDED_FOR_NS {
+            now += pause + WORTH_PAUSES * pause;
+            pause /= 2;
+            experience.learn(End::Crowded, now);
+            assert!(experience.is_crowded(now + pause - 1) && !experience.is_crowded(now + pause));
+        }
     }
 
     #[test]
-    fn nobody_polls_while_more_threads_want_to_run_than_there_are_cores() {
+    fn no_thread_polls_while_more_threads_want_to_run_than_there_are_cores() {
         let experience = Experience::default();
         let mut now = 0;
         for look in 1..LOOKS_IN_A_ROW {
             assert!(
-                !experience.is_crowded(now, || true),
+                !experience.is_full(now, || true),
                 "look {look} may have met some that have just been woken"
             );
             now += LOOK_AGAIN_NS;
         }
-        assert!(experience.is_crowded(now, || true));
-        assert!(experience.is_crowded(now + LOOK_INTERVAL_NS - 1, || unreachable!("it has just looked")));
+        assert!(experience.is_full(now, || true));
+        assert!(experience.is_full(now + LOOK_INTERVAL_NS - 1, || unreachable!("it has just looked")));
+        assert_eq!(experience.plan(now + LOOK_INTERVAL_NS - 1, BUDGET), Plan::Rest);
         now += LOOK_INTERVAL_NS;
-        assert!(experience.is_crowded(now, || true));
+        assert_eq!(experience.plan(now, BUDGET), Plan::Poll(BUDGET), "it is time to look again");
+        assert!(experience.is_full(now, || true));
+        assert_eq!(experience.plan(now, BUDGET), Plan::Rest);
         now += LOOK_INTERVAL_NS;
-        assert!(!experience.is_crowded(now, || false));
-        assert!(!experience.is_crowded(now + LOOK_INTERVAL_NS - 1, || unreachable!("it has just looked")));
-        assert!(!experience.is_crowded(now + LOOK_INTERVAL_NS, || true), "it begins anew");
+        assert!(!experience.is_full(now, || false));
+        assert!(!experience.is_full(now + LOOK_INTERVAL_NS - 1, || unreachable!("it has just looked")));
+        assert!(!experience.is_full(now + LOOK_INTERVAL_NS, || true), "it begins anew");
+        assert_eq!(experience.plan(now + LOOK_INTERVAL_NS, BUDGET), Plan::Poll(BUDGET));
     }
 
     const BUDGET: Duration = Duration::from_micros(50);
@@ -244,12 +247,11 @@ mod tests {
     /// Plays a wait that would last `polled` if the thread polled, and `rested` if it slept; returns its
     /// plan, and how long it took.
     fn wait(experience: &Experience, polled: Duration, rested: Duration) -> (Plan, Duration) {
-        let plan = experience.plan(0, || false);
-        let longest = if plan == Plan::Trial { TRIAL_BUDGETS * BUDGET } else { BUDGET };
-        let end = if polled < longest { End::Own } else { End::Spent };
+        let plan = experience.plan(0, BUDGET);
+        let end = |longest: Duration| if polled < longest { End::Own } else { End::Spent };
         match plan {
-            Plan::Poll => experience.learn(end, || 0),
-            Plan::Trial => experience.learn_from_trial(end, polled < BUDGET, || 0),
+            Plan::Poll(longest) => experience.learn(end(longest), 0),
+            Plan::Trial(longest) => experience.learn_from_trial(end(longest), polled < BUDGET, 0),
             Plan::Rest => experience.learn_from_rest(rested, BUDGET),
         }
         (plan, if plan == Plan::Rest { rested } else { polled })
@@ -302,10 +304,10 @@ mod tests {
     fn a_trial_ends_where_another_thread_wants_the_core() {
         let experience = disappointed();
         experience.learn_from_rest(2 * BUDGET, BUDGET);
-        assert_eq!(experience.plan(0, || false), Plan::Trial);
-        experience.learn_from_trial(End::Crowded, false, || 7);
-        assert_eq!(experience.plan(8, || false), Plan::Rest);
+        assert_eq!(experience.plan(0, BUDGET), Plan::Trial(TRIAL_BUDGETS * BUDGET));
+        experience.learn_from_trial(End::Crowded, false, 7);
+        assert_eq!(experience.plan(8, BUDGET), Plan::Rest);
         experience.learn_from_rest(2 * BUDGET, BUDGET);
-        assert_eq!(experience.plan(9, || false), Plan::Rest, "it has just seen that");
+        assert_eq!(experience.plan(9, BUDGET), Plan::Rest, "it has just seen that");
     }
 }
