@@ -314,8 +314,24 @@ fn table(rows: &[Row], is_markdown: bool, console: &mut Console) -> Result<()> {
     Ok(())
 }
 
+/// Asks on every connection once: the first request of a thread costs it the pages of its stack and of its heap, which are as large as hundreds
+/// of requests.
+fn warm_up(connections: &mut dyn Connections, load: Load) -> Result<()> {
+    for connection in 0..load.connections {
+        connections.send(connection)?;
+        let begin = Instant::now();
+        while connections.poll(&[connection])?.is_none() {
+            if begin.elapsed() > PATIENCE {
+                bail!("the first response on connection {connection} is missing");
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Keeps `depth` requests under way until the time is up, and then waits for those that are.
 fn drive(connections: &mut dyn Connections, load: Load, cost: &dyn Fn() -> Cost) -> Result<Outcome> {
+    warm_up(connections, load)?;
     let mut rng = Rng::new(load.seed);
     let mut times = Histogram::new(3)?;
     let mut sent = vec![Instant::now(); load.connections];

@@ -49,7 +49,7 @@ impl Served<'_> {
             if completion.operation != CompletionOp::Receive {
                 continue;
             }
-            let is_end = self.buffer.to_vec(self.offset as usize, 1) == [END];
+            let is_end = self.buffer.byte(self.offset as usize) == END;
             self.receive()?;
             let sges = [self.buffer.sge(self.offset + MESSAGE_BYTES as u64, MESSAGE_BYTES as u32)];
             self.qp.post_send(&[unsignaled(&sges)]).context("cannot answer")?;
