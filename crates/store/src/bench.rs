@@ -7,7 +7,6 @@
 //! when transactions begin, and a latency counts from then, so that a node that falls behind cannot hide it.
 
 mod audit;
-mod contention;
 mod forecast;
 mod turn;
 mod worker;

@@ -1,6 +1,5 @@
 //! A turn: how long a node's workers play, how fast, and the results.
 
-use super::contention::Contention;
 use super::forecast::{Map, Requests};
 use super::{Benchmark, worker};
 use crate::engine::Store;
@@ -106,7 +105,6 @@ pub(super) struct Play {
     begun: u64,
     pub(super) latencies: Histogram<u64>,
     pub(super) report: TurnReport,
-    pub(super) contention: Contention,
 }
 
 /// A transaction that is to begin.
@@ -129,7 +127,6 @@ impl Play {
             begun: 0,
             latencies: latencies.map_err(|error| StoreError::invalid(format!("{error:?}")))?,
             report: TurnReport::default(),
-            contention: Contention::new(),
         })
     }
 

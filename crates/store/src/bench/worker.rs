@@ -7,6 +7,9 @@ use highwire_stdx::Rng;
 use highwire_txn::workloads::Procedure;
 use highwire_txn::{AbortReason, Event};
 
+/// The first pause after a conflict; it doubles up to [`PAUSE_MAX_NS`].
+const PAUSE_MIN_NS: u64 = 2_000;
+const PAUSE_MAX_NS: u64 = 1_000_000;
 /// The time after which a transaction is given up.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
@@ -60,6 +63,7 @@ async fn finish(
     rng: &mut Rng,
     forecast: &mut Forecast,
 ) -> Result<u64, Stop> {
+    let mut pause = PAUSE_MIN_NS;
     let mut is_first = true;
     loop {
         let is_elsewhere = |table, key| !elsewhere || map.is_elsewhere(table, key);
@@ -68,15 +72,12 @@ async fn finish(
         let ended = attempt(local, map, &mut *procedure, forecast).await?;
         let now = local.shared.clock.now_ns();
         let attempt = Attempt { procedure: &*procedure, forecast, ended, is_first };
-        let pause_ns = {
-            let mut play = lock(play);
-            if note(&mut play, map, &attempt, arrival, now) {
-                return Ok(now);
-            }
-            play.contention.window_ns()
-        };
+        if note(&mut lock(play), map, &attempt, arrival, now) {
+            return Ok(now);
+        }
         is_first = false;
-        local.sleep_ns(rng.between(1, pause_ns)).await;
+        local.sleep_ns(rng.between(1, pause)).await;
+        pause = (pause * 2).min(PAUSE_MAX_NS);
     }
 }
 
@@ -92,7 +93,6 @@ fn note(play: &mut Play, map: &Map, attempt: &Attempt<'_>, arrival: &Arrival, no
     kind.begun += u64::from(*is_first);
     match ended {
         Ended::Committed => {
-            play.contention.committed();
             kind.commits += 1;
             report.of_paper += forecast.of_paper(map.f);
             report.money += procedure.money();
@@ -101,7 +101,6 @@ fn note(play: &mut Play, map: &Map, attempt: &Attempt<'_>, arrival: &Arrival, no
         Ended::Unknown => report.unknown += 1,
         Ended::Conflict | Ended::Interrupted => {
             kind.conflicts += u64::from(matches!(ended, Ended::Conflict));
-            play.contention.met();
             report.interrupted += u64::from(matches!(ended, Ended::Interrupted));
             if now_ns < arrival.at_ns + PATIENCE_NS {
                 return false;
