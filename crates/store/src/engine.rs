@@ -86,6 +86,8 @@ pub struct Store {
     pub(crate) introduction: Introduction,
     /// Why the node does not serve yet.
     waits_for: Arc<Mutex<Option<String>>>,
+    /// The doors of the nodes that this one knows.
+    doors: Arc<Mutex<BTreeMap<u16, String>>>,
 }
 
 impl fmt::Debug for Store {
@@ -103,7 +105,14 @@ impl Store {
     }
 
     pub(crate) fn meet(&self, peer: Introduction) {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner).insert(peer.node, peer.door.clone());
         self.command(Command::Peer(peer));
+    }
+
+    /// The doors of the nodes that this one knows.
+    pub(crate) fn doors(&self) -> Vec<(u16, String)> {
+        let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        doors.iter().map(|(&node, door)| (node, door.clone())).collect()
     }
 
     /// Why the node cannot serve yet, if it is still starting.
@@ -214,8 +223,10 @@ impl Engine {
         };
         let thread = named(format!("node {id}")).spawn(work).map_err(|error| failed("a thread", error))?;
         let (bell, endpoint) = ready.recv().map_err(|_| StartError("the node's thread ended".into()))??;
-        let introduction = Introduction { node: id, boot, endpoint };
-        let store = Store { commands, bell, introduction, waits_for };
+        let introduction = Introduction { node: id, boot, endpoint, door: own.door };
+        let doors = config.nodes.iter().map(|node| (node.id, node.door.clone())).collect();
+        let doors = Arc::new(Mutex::new(doors));
+        let store = Store { commands, bell, introduction, waits_for, doors };
         peers::introduce(&store, config).map_err(|error| failed("a thread", error))?;
         door::open(listener, &store).map_err(|error| failed("a thread", error))?;
         Ok(Engine { store, thread: Some(thread) })

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stderr))]
 
+mod backup;
 pub mod bench;
 mod carrier;
 mod client;
@@ -25,6 +26,7 @@ mod door;
 mod engine;
 mod error;
 pub mod faults;
+mod freeze;
 mod idle;
 mod message;
 mod metrics;
@@ -37,6 +39,10 @@ mod rows;
 mod session;
 mod transaction;
 
+pub use backup::{
+    Backup, BackupContents, BackupError, BackupFileError, RestoreError, RestoreOptions, back_up,
+    check_backup, restore,
+};
 pub use client::{Client, ClientTransaction, Counts};
 pub use clock::Clock;
 pub use config::{ClusterConfig, ConfigError, Link, NodeConfig};

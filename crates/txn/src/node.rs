@@ -12,6 +12,7 @@ mod outbox;
 mod participant;
 mod recovery;
 mod replicate;
+mod snapshot;
 mod tickets;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -30,6 +31,7 @@ use crate::store::Store;
 use crate::worker::{AbortReason, Worker};
 
 pub use coordinator::TransactionError;
+pub use snapshot::{SnapshotError, SnapshotPage};
 
 /// A reply to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,6 +198,8 @@ pub struct Node {
     membership: member::Membership,
     manager: Option<recovery::Manager>,
     replication: replicate::Replication,
+    /// A snapshot that is being read, or why it is lost.
+    snapshot: Option<Result<snapshot::Snapshot, SnapshotError>>,
     counters: Counters,
     tickets: tickets::Tickets,
     /// Requests to this node itself, which need no network.
@@ -267,6 +271,7 @@ impl Node {
             membership: member::Membership::default(),
             manager: None,
             replication: replicate::Replication::default(),
+            snapshot: None,
             counters: Counters::default(),
             tickets: tickets::Tickets::default(),
             local: VecDeque::new(),

@@ -43,6 +43,11 @@ impl Cluster {
         }
     }
 
+    /// Whether to print JSON.
+    pub(super) fn prints_json(&self) -> bool {
+        self.json
+    }
+
     pub(crate) fn client(&self) -> Result<Client> {
         let mut client = Client::new(self.doors()?);
         client.set_patience(Duration::from_secs(self.patience));

@@ -1,6 +1,8 @@
 //! Clusters for tests: nodes of this process, or one process each.
 #![allow(dead_code, reason = "each test binary uses its part of this")]
 
+pub(crate) mod bank;
+
 use highwire_host::LinkChoice;
 use highwire_store::bench::Benchmark;
 use highwire_store::{Client, ClusterConfig, Engine, NodeStatus, StartError};

@@ -257,6 +257,7 @@ impl Node {
         self.membership.restarted_since = None;
         self.forget_requests();
         self.replication = Default::default();
+        self.snapshot = None;
         for worker in 0..self.settings.workers {
             self.interrupt(worker);
         }
@@ -279,6 +280,7 @@ impl Node {
         self.manager = None;
         self.forget_requests();
         self.replication = Default::default();
+        self.snapshot = None;
         for worker in 0..self.settings.workers {
             self.give_up(worker);
         }
