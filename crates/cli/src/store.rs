@@ -6,6 +6,7 @@ mod check;
 mod commands;
 mod faults;
 mod options;
+mod remove;
 mod serve;
 mod supervisor;
 mod workload;
@@ -77,6 +78,16 @@ Examples:
   highwire store restore bank.backup --check"
     )]
     Restore(backup::Restore),
+    /// Take a node out of a running cluster, when its data has moved to the others.
+    #[command(
+        after_help = "The node's data moves to the nodes that stay, while clients go on; then its process ends. A node joins when it is started with a number that the
+cluster does not have: see docs/store.md.
+
+Examples:
+  highwire store remove 2
+  highwire store remove 2 --no-wait"
+    )]
+    Remove(remove::Args),
     /// Show how each node stands.
     #[command(after_help = "Example:
   highwire store status")]
@@ -115,6 +126,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Command::Txn(args) => commands::txn(args),
         Command::Backup(args) => backup::back_up(args),
         Command::Restore(args) => backup::restore(args),
+        Command::Remove(args) => remove::run(args),
         Command::Status(args) => commands::status(args),
         Command::Check(args) => check::run(args),
         Command::Faults(args) => faults::run(args),

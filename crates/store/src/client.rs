@@ -233,6 +233,17 @@ impl Client {
         }
     }
 
+    /// Asks the node that this client talks to to leave the cluster. It ends when its data has moved to the others.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if too few would stay; [`StoreError`].
+    pub fn leave(&mut self) -> Result<(), StoreError> {
+        match self.ask(&Request::Leave)? {
+            Answer::Leaving => Ok(()),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
     fn read(&mut self, keys: &[Name]) -> Result<(Vec<Value>, Footprint), StoreError> {
         keys.iter().try_for_each(|(table, key)| rows::check_key(table, key))?;
         match self.ask(&Request::Get { keys: keys.to_vec() })? {

@@ -3,12 +3,15 @@
 use crate::engine::{PATIENCE_NS, Store, named};
 use crate::error::StoreError;
 use crate::message::{
-    Answer, Entry, Footprint, GREETING, NodeStatus, RangeFootprint, Request, WriteRequest, receive, send,
+    Answer, Entry, Footprint, GREETING, Holding, Introduction, NodeStatus, RangeFootprint, Request,
+    WriteRequest, receive, send,
 };
 use crate::order;
+use crate::peers;
 use crate::rows::{self, BackupEntry, Kind, WRITE_BYTES_MAX};
 use crate::session::{Local, ROWS, Stop, USUAL_RECORD_BYTES_MAX};
 use crate::transaction::{Found, RANGE_KEYS_MAX, Range, Transaction};
+use highwire_txn::{Configuration, NodeId, Replica};
 use std::cell::Cell as Flag;
 use std::io::{self, BufReader, Read as _};
 use std::net::{TcpListener, TcpStream};
@@ -123,10 +126,8 @@ fn answer(request: Request, store: &Store) -> Answer {
         Request::Milestones => {
             store.run(|local| async move { Answer::Milestones(local.shared.milestones.borrow().list()) })
         }
-        Request::Meet(other) => {
-            store.meet(other);
-            Ok(Answer::Met(store.introduction.clone()))
-        }
+        Request::Meet(other) => meet(other, store),
+        Request::Leave => store.run(|local| async move { leave(&local) }).and_then(|result| result),
         Request::Stop => Ok(Answer::Stopping),
         Request::Doors => Ok(Answer::Doors(store.doors())),
         Request::Backup { token, step } => {
@@ -140,6 +141,46 @@ fn answer(request: Request, store: &Store) -> Answer {
         }
     };
     result.unwrap_or_else(Answer::Failed)
+}
+
+/// Another node introduces itself. It gets this node's own introduction only if both can be nodes of one cluster.
+fn meet(other: Introduction, store: &Store) -> Result<Answer, StoreError> {
+    let own = &store.introduction;
+    if other.node == own.node {
+        return Err(taken(own.node, &own.door));
+    }
+    peers::check_shape(&other, own)?;
+    let known = store.doors().into_iter().find(|known| known.0 == other.node);
+    if let Some((node, door)) = known.filter(|known| known.1 != other.door)
+        && store.run(move |local| async move { local.shared.node.borrow().hears(NodeId(node)) }) == Ok(true)
+    {
+        return Err(taken(node, &door));
+    }
+    let doors = store.doors();
+    store.meet(other);
+    Ok(Answer::Met { node: own.clone(), doors })
+}
+
+fn taken(node: u16, door: &str) -> StoreError {
+    StoreError::invalid(format!("the number {node} is taken by the node at {door}"))
+}
+
+fn leave(local: &Local) -> Result<Answer, StoreError> {
+    let mut node = local.shared.node.borrow_mut();
+    if !node.is_open() {
+        drop(node);
+        return Err(StoreError::Unavailable(local.why_unavailable()));
+    }
+    let (stay, f) = (node.staying_without_me(), local.shared.f);
+    if stay <= f {
+        return Err(StoreError::invalid(format!(
+            "node {} cannot leave: f = {f} needs {} nodes, and {stay} would stay",
+            node.id().0,
+            f + 1
+        )));
+    }
+    node.leave();
+    Ok(Answer::Leaving)
 }
 
 async fn get(local: Local, keys: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Answer, StoreError> {
@@ -336,6 +377,12 @@ fn starting(store: &Store, standing: String) -> NodeStatus {
     }
 }
 
+fn holding(configuration: &Configuration, node: NodeId) -> Holding {
+    let copies = configuration.regions.iter().flatten().filter(|replica| replica.node == node);
+    let (complete, coming): (Vec<&Replica>, Vec<&Replica>) = copies.partition(|replica| replica.synced);
+    Holding { node: node.0, complete: complete.len() as u16, coming: coming.len() as u16 }
+}
+
 pub(crate) fn status(local: &Local) -> NodeStatus {
     let node = local.shared.node.borrow();
     let configuration = node.configuration();
@@ -349,6 +396,9 @@ pub(crate) fn status(local: &Local) -> NodeStatus {
         process: std::process::id(),
         configuration: configuration.id,
         members: configuration.nodes().map(|node| node.0).collect(),
+        revision: configuration.revision,
+        leaving: configuration.leaving.iter().map(|node| node.0).collect(),
+        holdings: configuration.nodes().map(|node| holding(configuration, node)).collect(),
         is_member,
         is_open: is_member && node.is_open(),
         is_settled: configuration.is_settled(local.shared.f),

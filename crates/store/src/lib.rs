@@ -48,7 +48,7 @@ pub use clock::Clock;
 pub use config::{ClusterConfig, ConfigError, Link, NodeConfig};
 pub use engine::{Engine, StartError, Store};
 pub use error::StoreError;
-pub use message::{Entry, NodeStatus};
+pub use message::{Entry, Holding, NodeStatus};
 pub use milestones::{Milestone, MilestoneEvent};
 pub use register::{EtcdRegister, FileRegister, RegisterError};
 pub use rows::{KEY_BYTES_MAX, READ_BYTES_MAX, TABLE_BYTES_MAX, VALUE_BYTES_MAX, WRITE_BYTES_MAX};

@@ -41,6 +41,8 @@ pub(crate) enum Request {
     Backup { token: u64, step: BackupStep },
     /// Puts entries, if the key `note` has the value `from`, and gives it the value `to`.
     Restore { note: (Vec<u8>, Vec<u8>), from: Option<Vec<u8>>, to: Option<Vec<u8>>, cells: Vec<BackupEntry> },
+    /// Asks the node to leave the cluster.
+    Leave,
     /// Counts a table's entries in rows from `low` to `high`, which are offsets within the table, and takes them away if they are at most `most`.
     Sweep { table: Vec<u8>, low: u64, high: u64, most: u32 },
 }
@@ -61,10 +63,14 @@ pub(crate) enum Answer {
         nodes: Vec<u16>,
     },
     Milestones(Vec<Milestone>),
-    Met(Introduction),
+    Met {
+        node: Introduction,
+        doors: Vec<(u16, String)>,
+    },
     Stopping,
     Failed(StoreError),
     Doors(Vec<(u16, String)>),
+    Leaving,
     Backup(BackupAnswer),
     /// `None`: more entries than one transaction can read.
     Swept {
@@ -163,6 +169,16 @@ pub(crate) struct Introduction {
     pub(crate) endpoint: String,
     /// Where clients and other nodes reach it.
     pub(crate) door: String,
+    pub(crate) shape: Shape,
+}
+
+/// The settings that all nodes of a cluster must share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shape {
+    pub(crate) f: u16,
+    pub(crate) regions: u16,
+    pub(crate) workers: u16,
+    pub(crate) has_data: bool,
 }
 
 /// A node's status.
@@ -176,6 +192,12 @@ pub struct NodeStatus {
     pub configuration: u32,
     /// The configuration's members.
     pub members: Vec<u16>,
+    /// Counts changes of this configuration: copies that became complete.
+    pub revision: u32,
+    /// Members that leave.
+    pub leaving: Vec<u16>,
+    /// The regions of which each member has a copy that is complete, and of which it is being given one.
+    pub holdings: Vec<Holding>,
     /// Whether this node is one of them.
     pub is_member: bool,
     /// Whether transactions can run.
@@ -196,6 +218,17 @@ pub struct NodeStatus {
     pub unknown: u64,
     /// One line for a person who wonders why nothing happens.
     pub standing: String,
+}
+
+/// The copies that a member has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holding {
+    /// The member.
+    pub node: u16,
+    /// Regions of which its copy is complete.
+    pub complete: u16,
+    /// Regions of which it is being given a copy.
+    pub coming: u16,
 }
 
 pub(crate) fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
@@ -249,7 +282,13 @@ mod tests {
             Request::Backup { token: 7, step: BackupStep::Page },
             Request::Sweep { table: b"t".to_vec(), low: 0, high: u64::MAX, most: 3 },
             restore_sample(),
-            Request::Meet(Introduction { node: 1, boot: 2, endpoint: "e".into(), door: "d:1".into() }),
+            Request::Meet(Introduction {
+                node: 1,
+                boot: 2,
+                endpoint: "e".into(),
+                door: "d:1".into(),
+                shape: Shape { f: 1, regions: 16, workers: 64, has_data: false },
+            }),
         ]
     }
 

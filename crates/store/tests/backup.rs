@@ -47,7 +47,7 @@ fn back_up_under_load(folder: &Folder, nodes: usize) {
     let bank = Bank::open(&mut client);
     Bank::fill(&mut client, 1500);
     let files: Vec<PathBuf> = (0..4).map(|file| folder.path().join(format!("{file}.backup"))).collect();
-    let bounds = bank.during(folder, |bank| {
+    let bounds = bank.during(&folder.config().doors(), |bank| {
         let mut bounds = Vec::new();
         for file in &files {
             bank.wait_for(30);
@@ -90,7 +90,7 @@ fn a_backup_begins_anew_when_a_node_is_killed_in_its_middle() {
     let bank = Bank::open(&mut client);
     Bank::fill(&mut client, 1500);
     let path = folder.path().join("bank.backup");
-    let (least, most) = bank.during(&folder, |bank| {
+    let (least, most) = bank.during(&folder.config().doors(), |bank| {
         bank.wait_for(30);
         let least = bank.acknowledged();
         let kill = |_, _| nodes.truncate(2);

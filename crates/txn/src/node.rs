@@ -468,6 +468,17 @@ impl Node {
         self.membership.wants_to_leave = true;
     }
 
+    /// How many members would stay, and neither leave nor be this node, if it left.
+    pub fn staying_without_me(&self) -> usize {
+        let leaves = |node: &NodeId| self.configuration.leaving.contains(node) || *node == self.id;
+        self.configuration.nodes().filter(|node| !leaves(node)).count()
+    }
+
+    /// Whether members have been heard lately: a silent one may be gone.
+    pub fn hears(&self, node: NodeId) -> bool {
+        self.is_open() && self.configuration.boot(node).is_some() && !self.suspects().contains(&node)
+    }
+
     fn send(&mut self, to: NodeId, request: Request, purpose: Purpose) {
         // A replica is complete when its disk has it.
         let says_durable = matches!(request, Request::Synced { .. }) && !planted!(self, SyncedBeforeDurable);

@@ -204,7 +204,7 @@ impl Drop for Writer {
 /// Reads a backup block by block, and checks each.
 pub(super) struct Reader {
     path: PathBuf,
-    file: BufReader<File>,
+    file: BufReader<Box<dyn Read>>,
     at: u64,
     identity: u64,
     contents: BackupContents,
@@ -216,6 +216,10 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn open(path: &Path) -> Result<Reader, BackupFileError> {
         let file = File::open(path).map_err(|error| BackupFileError::Io(path.to_path_buf(), error))?;
+        Reader::over(path, Box::new(file))
+    }
+
+    fn over(path: &Path, file: Box<dyn Read>) -> Result<Reader, BackupFileError> {
         let mut reader = Reader {
             path: path.to_path_buf(),
             file: BufReader::new(file),

@@ -1,6 +1,6 @@
 //! A bank as load: each transaction moves money between two accounts, and adds one to its client's counter.
 
-use super::{Folder, until};
+use super::until;
 use highwire_store::{Client, StoreError};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,8 +54,8 @@ impl Bank {
         }
     }
 
-    fn run(&self, folder: &Folder, own: usize) {
-        let mut client = folder.client();
+    fn run(&self, doors: &[String], own: usize) {
+        let mut client = Client::new(doors);
         client.set_patience(Duration::from_secs(1));
         let mut random = own as u64;
         while !self.is_over.load(Ordering::SeqCst) {
@@ -85,12 +85,12 @@ impl Bank {
         }
     }
 
-    /// Lets the clients work while `work` runs, and waits for them.
-    pub(crate) fn during<T>(&self, folder: &Folder, work: impl FnOnce(&Bank) -> T) -> T {
+    /// Lets clients of these doors work while `work` runs, and waits for them.
+    pub(crate) fn during<T>(&self, doors: &[String], work: impl FnOnce(&Bank) -> T) -> T {
         self.is_over.store(false, Ordering::SeqCst);
         std::thread::scope(|scope| {
             for own in 0..CLIENTS {
-                scope.spawn(move || self.run(folder, own));
+                scope.spawn(move || self.run(doors, own));
             }
             let _guard = StopAtEnd(self);
             work(self)

@@ -190,6 +190,7 @@ mod tests {
             page_rows: 10,
             page_pause_ns: 0,
             part_bytes: 1 << 20,
+            page_pause_times: 0,
         };
         let first = Configuration::first(&[NodeId(0)], &[1], 4, 0);
         Node::new(NodeId(0), 1, first, settings, 1)
