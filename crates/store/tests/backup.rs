@@ -186,6 +186,39 @@ fn tables_that_are_not_empty_stay_as_they_are_unless_they_shall_be_replaced() {
 }
 
 #[test]
+fn long_values_and_ordered_tables_are_of_the_same_instant_and_come_back() {
+    let cluster = Cluster::start(3, LEASE);
+    let mut client = cluster.client();
+    let value = |turn: usize| vec![turn as u8; 60_000 + turn];
+    let put = |client: &mut Client, turn: usize| {
+        for key in 0..6 {
+            client.put("long", format!("{key}"), value(turn)).expect("stored");
+            client.put("ordered.events", format!("{key}-{turn}"), turn.to_string()).expect("stored");
+        }
+    };
+    put(&mut client, 1);
+    let path = cluster.folder.path().join("long.backup");
+    // All values are replaced, and entries added, before the first page is read and between pages.
+    let mut turn = 1;
+    let mut change = |_, _| {
+        turn += 1;
+        put(&mut client, turn);
+    };
+    let taken = back_up(&mut cluster.client(), &path, &mut change).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(taken.contents.entries(), 12);
+    let (_other, mut client) = restored(&path);
+    let long = client.scan("long", "").expect("scanned");
+    assert!(long.len() == 6 && long.iter().all(|entry| entry.value == value(1)));
+    let events = client.scan("ordered.events", "").expect("scanned");
+    let keys: Vec<_> = events.iter().map(|entry| String::from_utf8_lossy(&entry.key).into_owned()).collect();
+    assert_eq!(keys, ["0-1", "1-1", "2-1", "3-1", "4-1", "5-1"]);
+    // Replacing takes long values and the order away as well.
+    client.put("ordered.events", "9-9", "more").expect("stored");
+    restore(&mut client, &path, REPLACE, &mut |_, _| {}).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(client.scan("ordered.events", "").expect("scanned").len(), 6);
+}
+
+#[test]
 fn hashes_of_the_redis_door_are_in_a_backup_too_and_an_empty_store_has_one() {
     let cluster = Cluster::start(1, "f = 0");
     let path = cluster.folder.path().join("redis.backup");

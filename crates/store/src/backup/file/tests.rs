@@ -19,7 +19,7 @@ fn scratch(name: &str) -> Scratch {
 }
 
 fn cell(number: u64, bytes: usize) -> BackupEntry {
-    let kind = if number % 5 == 0 { Kind::Fields } else { Kind::Bytes };
+    let kind = if number.is_multiple_of(5) { Kind::Fields } else { Kind::Bytes };
     let table = format!("table-{}", number % 3).into_bytes();
     BackupEntry { table, key: number.to_le_bytes().to_vec(), kind, value: vec![number as u8; bytes] }
 }
