@@ -1,10 +1,12 @@
 //! `highwire store`: the transactional store.
 
 mod account;
+mod backup;
 mod check;
 mod commands;
 mod faults;
 mod options;
+mod remove;
 mod serve;
 mod supervisor;
 mod workload;
@@ -62,6 +64,30 @@ Examples:
 Example:
   highwire store txn 'atleast accounts alice 10' 'add accounts alice -10' 'add accounts bob 10'")]
     Txn(commands::Txn),
+    /// Write all tables, as they were at one instant, into a file, while clients go on.
+    #[command(after_help = "Example:
+  highwire store backup bank.backup")]
+    Backup(backup::Backup),
+    /// Put a backup's tables back.
+    #[command(
+        after_help = "The whole file is checked before anything is written. A restore that is broken off goes on when the same command runs again.
+
+Examples:
+  highwire store restore bank.backup
+  highwire store restore bank.backup --replace
+  highwire store restore bank.backup --check"
+    )]
+    Restore(backup::Restore),
+    /// Take a node out of a running cluster, when its data has moved to the others.
+    #[command(
+        after_help = "The node's data moves to the nodes that stay, while clients go on; then its process ends. A node joins when it is started with a number that the
+cluster does not have: see docs/store.md.
+
+Examples:
+  highwire store remove 2
+  highwire store remove 2 --no-wait"
+    )]
+    Remove(remove::Args),
     /// Show how each node stands.
     #[command(after_help = "Example:
   highwire store status")]
@@ -98,6 +124,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Command::Delete(args) => commands::delete(args),
         Command::Scan(args) => commands::scan(args),
         Command::Txn(args) => commands::txn(args),
+        Command::Backup(args) => backup::back_up(args),
+        Command::Restore(args) => backup::restore(args),
+        Command::Remove(args) => remove::run(args),
         Command::Status(args) => commands::status(args),
         Command::Check(args) => check::run(args),
         Command::Faults(args) => faults::run(args),

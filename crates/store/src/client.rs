@@ -73,6 +73,11 @@ impl Client {
         self.answer_patience = patience.max(Duration::from_millis(1));
     }
 
+    /// How long a transaction may take, all attempts together.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// The counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
@@ -183,6 +188,17 @@ impl Client {
         }
     }
 
+    /// The doors of all nodes that the node knows to which this client talks, by their numbers.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn doors(&mut self) -> Result<Vec<(u16, String)>, StoreError> {
+        match self.ask(&Request::Doors)? {
+            Answer::Doors(doors) => Ok(doors),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
     /// The nodes that are primaries of keys, according to the node that this client talks to.
     ///
     /// # Errors
@@ -213,6 +229,17 @@ impl Client {
     pub fn stop_node(&mut self) -> Result<(), StoreError> {
         match self.ask(&Request::Stop)? {
             Answer::Stopping => Ok(()),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
+    /// Asks the node that this client talks to to leave the cluster. It ends when its data has moved to the others.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if too few would stay; [`StoreError`].
+    pub fn leave(&mut self) -> Result<(), StoreError> {
+        match self.ask(&Request::Leave)? {
+            Answer::Leaving => Ok(()),
             answer => Err(unexpected(answer)),
         }
     }
@@ -248,6 +275,17 @@ impl Client {
             // The commit may have arrived before that, and must not happen twice.
             Err(error) => Err(StoreError::Unknown(format!("the connection was lost: {error}"))),
         }
+    }
+
+    /// Asks a node once. If that node cannot serve, the next question goes to another one.
+    pub(crate) fn ask_once(&mut self, request: &Request) -> Result<Answer, StoreError> {
+        self.connect(Instant::now() + self.patience)?;
+        let answer = self.exchange(request);
+        if matches!(answer, Ok(Answer::Failed(StoreError::Unavailable(_)))) {
+            self.stream = None;
+            self.next += 1;
+        }
+        answer.map_err(|error| StoreError::Unknown(format!("the connection was lost: {error}")))
     }
 
     fn exchange(&mut self, request: &Request) -> io::Result<Answer> {
@@ -294,6 +332,26 @@ impl Client {
 
 /// After this many refusals by all nodes, a client believes that there is no store.
 const NOBODY: usize = 9;
+
+/// A conversation with one node, for questions that only this node can answer.
+#[derive(Debug)]
+pub(crate) struct Conversation {
+    stream: BufReader<TcpStream>,
+}
+
+impl Conversation {
+    pub(crate) fn enter(door: &str) -> io::Result<Conversation> {
+        Ok(Conversation { stream: enter(door, ANSWER_PATIENCE)? })
+    }
+
+    pub(crate) fn tell(&mut self, request: &Request) -> io::Result<()> {
+        send(self.stream.get_mut(), request)
+    }
+
+    pub(crate) fn hear(&mut self) -> io::Result<Answer> {
+        receive(&mut self.stream)
+    }
+}
 
 fn enter(door: &str, patience: Duration) -> io::Result<BufReader<TcpStream>> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no such host");

@@ -215,6 +215,7 @@ impl ClusterConfig {
             page_rows: 256,
             page_pause_ns: 1_000_000,
             part_bytes: PART_BYTES,
+            page_pause_times: 2,
         }
     }
 }

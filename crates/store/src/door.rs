@@ -3,12 +3,16 @@
 use crate::engine::{PATIENCE_NS, Store, named};
 use crate::error::StoreError;
 use crate::message::{
-    Answer, Entry, Footprint, GREETING, NodeStatus, RangeFootprint, Request, WriteRequest, receive, send,
+    Answer, Entry, Footprint, GREETING, Holding, Introduction, NodeStatus, RangeFootprint, Request,
+    WriteRequest, receive, send,
 };
 use crate::order;
-use crate::rows::{self, Kind, WRITE_BYTES_MAX};
+use crate::peers;
+use crate::rows::{self, BackupEntry, Kind, WRITE_BYTES_MAX};
 use crate::session::{Local, ROWS, Stop, USUAL_RECORD_BYTES_MAX};
 use crate::transaction::{Found, RANGE_KEYS_MAX, Range, Transaction};
+use highwire_txn::{Configuration, NodeId, Replica};
+use std::cell::Cell as Flag;
 use std::io::{self, BufReader, Read as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -70,11 +74,31 @@ fn converse(stream: TcpStream, store: &Store) -> io::Result<()> {
     if greeting != GREETING {
         return Err(io::ErrorKind::InvalidData.into());
     }
+    let mut backup = BackupOf { store, token: None };
     loop {
-        let answer = answer(receive(&mut reader)?, store);
+        let request = receive(&mut reader)?;
+        if let Request::Backup { token, .. } = request {
+            backup.token = Some(token);
+        }
+        let answer = answer(request, store);
         send(&mut writer, &answer)?;
         if answer == Answer::Stopping {
             store.stop();
+        }
+    }
+}
+
+/// The backup that a conversation takes, which ends with it.
+struct BackupOf<'a> {
+    store: &'a Store,
+    token: Option<u64>,
+}
+
+impl Drop for BackupOf<'_> {
+    fn drop(&mut self) {
+        if let Some(token) = self.token {
+            // A node that does not run any more has forgotten it.
+            let _ = self.store.start(move |local| async move { local.end_backup(token) });
         }
     }
 }
@@ -102,13 +126,61 @@ fn answer(request: Request, store: &Store) -> Answer {
         Request::Milestones => {
             store.run(|local| async move { Answer::Milestones(local.shared.milestones.borrow().list()) })
         }
-        Request::Meet(other) => {
-            store.meet(other);
-            Ok(Answer::Met(store.introduction.clone()))
-        }
+        Request::Meet(other) => meet(other, store),
+        Request::Leave => store.run(|local| async move { leave(&local) }).and_then(|result| result),
         Request::Stop => Ok(Answer::Stopping),
+        Request::Doors => Ok(Answer::Doors(store.doors())),
+        Request::Backup { token, step } => {
+            store.run(move |local| local.back_up(token, step)).and_then(|result| result).map(Answer::Backup)
+        }
+        Request::Restore { note, from, to, cells } => {
+            store.run(|local| restore(local, note, from, to, cells)).and_then(|result| result)
+        }
+        Request::Sweep { table, low, high, most } => {
+            store.run(move |local| sweep(local, table, (low, high), most)).and_then(|result| result)
+        }
     };
     result.unwrap_or_else(Answer::Failed)
+}
+
+/// Another node introduces itself. It gets this node's own introduction only if both can be nodes of one cluster.
+fn meet(other: Introduction, store: &Store) -> Result<Answer, StoreError> {
+    let own = &store.introduction;
+    if other.node == own.node {
+        return Err(taken(own.node, &own.door));
+    }
+    peers::check_shape(&other, own)?;
+    let known = store.doors().into_iter().find(|known| known.0 == other.node);
+    if let Some((node, door)) = known.filter(|known| known.1 != other.door)
+        && store.run(move |local| async move { local.shared.node.borrow().hears(NodeId(node)) }) == Ok(true)
+    {
+        return Err(taken(node, &door));
+    }
+    let doors = store.doors();
+    store.meet(other);
+    Ok(Answer::Met { node: own.clone(), doors })
+}
+
+fn taken(node: u16, door: &str) -> StoreError {
+    StoreError::invalid(format!("the number {node} is taken by the node at {door}"))
+}
+
+fn leave(local: &Local) -> Result<Answer, StoreError> {
+    let mut node = local.shared.node.borrow_mut();
+    if !node.is_open() {
+        drop(node);
+        return Err(StoreError::Unavailable(local.why_unavailable()));
+    }
+    let (stay, f) = (node.staying_without_me(), local.shared.f);
+    if stay <= f {
+        return Err(StoreError::invalid(format!(
+            "node {} cannot leave: f = {f} needs {} nodes, and {stay} would stay",
+            node.id().0,
+            f + 1
+        )));
+    }
+    node.leave();
+    Ok(Answer::Leaving)
 }
 
 async fn get(local: Local, keys: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Answer, StoreError> {
@@ -233,6 +305,69 @@ async fn commit(local: Local, seen: Footprint, writes: Vec<WriteRequest>) -> Res
     result.await
 }
 
+async fn restore(
+    local: Local,
+    (note_table, note_key): (Vec<u8>, Vec<u8>),
+    from: Option<Vec<u8>>,
+    to: Option<Vec<u8>>,
+    cells: Vec<BackupEntry>,
+) -> Result<Answer, StoreError> {
+    rows::check_key(&note_table, &note_key)?;
+    for cell in &cells {
+        rows::check_key(&cell.table, &cell.key)?;
+    }
+    let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
+        if bytes_of(transaction.get(&note_table, &note_key).await?)? != from {
+            return Err(StoreError::Conflict.into());
+        }
+        transaction.prefetch(cells.iter().map(|cell| (&cell.table[..], &cell.key[..]))).await?;
+        for cell in &cells {
+            transaction.put(&cell.table, &cell.key, cell.kind, &cell.value).await?;
+        }
+        match &to {
+            Some(value) => transaction.put(&note_table, &note_key, Kind::Bytes, value).await?,
+            None => drop(transaction.delete(&note_table, &note_key).await?),
+        }
+        Ok(Answer::Committed)
+    });
+    result.await
+}
+
+async fn sweep(
+    local: Local,
+    table: Vec<u8>,
+    (low, high): (u64, u64),
+    most: u32,
+) -> Result<Answer, StoreError> {
+    rows::check_table(&table)?;
+    let (first, last) = rows::range(&table);
+    if low > high || high > last - first {
+        return Err(StoreError::invalid("a part of a table that is none"));
+    }
+    let is_long = Flag::new(false);
+    let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
+        let entries = match transaction.scan(&table, first + low, first + high).await {
+            Err(Stop::TooLong) => {
+                is_long.set(true);
+                return Err(StoreError::Aborted("more rows than one transaction takes".into()).into());
+            }
+            found => found?.0,
+        };
+        if entries.len() <= most as usize {
+            let names = entries.iter().map(|found| (&table[..], &found.key[..]));
+            transaction.prefetch(names).await?;
+            for found in &entries {
+                transaction.delete(&table, &found.key).await?;
+            }
+        }
+        Ok(Answer::Swept { entries: Some(entries.len() as u64) })
+    });
+    match result.await {
+        Err(_) if is_long.get() => Ok(Answer::Swept { entries: None }),
+        result => result,
+    }
+}
+
 fn starting(store: &Store, standing: String) -> NodeStatus {
     NodeStatus {
         node: store.introduction.node,
@@ -240,6 +375,12 @@ fn starting(store: &Store, standing: String) -> NodeStatus {
         standing,
         ..NodeStatus::default()
     }
+}
+
+fn holding(configuration: &Configuration, node: NodeId) -> Holding {
+    let copies = configuration.regions.iter().flatten().filter(|replica| replica.node == node);
+    let (complete, coming): (Vec<&Replica>, Vec<&Replica>) = copies.partition(|replica| replica.synced);
+    Holding { node: node.0, complete: complete.len() as u16, coming: coming.len() as u16 }
 }
 
 pub(crate) fn status(local: &Local) -> NodeStatus {
@@ -255,6 +396,9 @@ pub(crate) fn status(local: &Local) -> NodeStatus {
         process: std::process::id(),
         configuration: configuration.id,
         members: configuration.nodes().map(|node| node.0).collect(),
+        revision: configuration.revision,
+        leaving: configuration.leaving.iter().map(|node| node.0).collect(),
+        holdings: configuration.nodes().map(|node| holding(configuration, node)).collect(),
         is_member,
         is_open: is_member && node.is_open(),
         is_settled: configuration.is_settled(local.shared.f),

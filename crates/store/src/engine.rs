@@ -51,6 +51,8 @@ enum Command {
     /// A sync has ended; or the disk failed, and why.
     Disk(Result<(), String>),
     Peer(Introduction),
+    /// Other nodes do not take this one, and why.
+    Refused(String),
     Stop,
 }
 
@@ -86,6 +88,18 @@ pub struct Store {
     pub(crate) introduction: Introduction,
     /// Why the node does not serve yet.
     waits_for: Arc<Mutex<Option<String>>>,
+    /// The doors of the nodes that this one knows.
+    doors: Arc<Mutex<BTreeMap<u16, String>>>,
+    end: Arc<Mutex<End>>,
+}
+
+/// Why a node has ended, if not because it was told to.
+#[derive(Clone, Debug, Default)]
+enum End {
+    #[default]
+    Told,
+    Left,
+    Refused(String),
 }
 
 impl fmt::Debug for Store {
@@ -103,12 +117,47 @@ impl Store {
     }
 
     pub(crate) fn meet(&self, peer: Introduction) {
+        self.learn(peer.node, &peer.door);
         self.command(Command::Peer(peer));
+    }
+
+    /// The doors of the nodes that this one knows.
+    pub(crate) fn doors(&self) -> Vec<(u16, String)> {
+        let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        doors.iter().map(|(&node, door)| (node, door.clone())).collect()
+    }
+
+    /// Notes another node's door. A node that was not known before is visited from now on.
+    pub(crate) fn learn(&self, node: u16, door: &str) {
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = doors.insert(node, door.to_string()).is_none();
+        drop(doors);
+        if is_new && node != self.introduction.node && peers::visit(self, node, true).is_err() {
+            self.forget(node);
+        }
+    }
+
+    /// Another node's door, as far as this one knows.
+    pub(crate) fn door_of(&self, node: u16) -> Option<String> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner).get(&node).cloned()
+    }
+
+    pub(crate) fn forget(&self, node: u16) {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner).remove(&node);
+    }
+
+    pub(crate) fn refused(&self, why: String) {
+        self.command(Command::Refused(why));
     }
 
     /// Why the node cannot serve yet, if it is still starting.
     pub(crate) fn waits_for(&self) -> Option<String> {
         self.waits_for.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether the node has left the cluster, and ends because of that.
+    pub fn has_left(&self) -> bool {
+        matches!(*self.end.lock().unwrap_or_else(PoisonError::into_inner), End::Left)
     }
 
     /// Asks the node to end.
@@ -187,6 +236,7 @@ impl Engine {
         let (commands, inbox) = mpsc::channel();
         let (started, ready) = mpsc::channel();
         let waits_for = Arc::new(Mutex::new(Some("the node is starting".to_string())));
+        let end = Arc::new(Mutex::new(End::Told));
         let starter = Starter {
             config: config.clone(),
             settings,
@@ -197,6 +247,7 @@ impl Engine {
             commands: commands.clone(),
             inbox,
             waits_for: Arc::clone(&waits_for),
+            end: Arc::clone(&end),
         };
         // The node's thread runs the device, in every turn and while it sleeps: an engine thread would only
         // wake up to find that out.
@@ -214,8 +265,11 @@ impl Engine {
         };
         let thread = named(format!("node {id}")).spawn(work).map_err(|error| failed("a thread", error))?;
         let (bell, endpoint) = ready.recv().map_err(|_| StartError("the node's thread ended".into()))??;
-        let introduction = Introduction { node: id, boot, endpoint };
-        let store = Store { commands, bell, introduction, waits_for };
+        let shape = peers::shape_of(config, own.data.is_some());
+        let introduction = Introduction { node: id, boot, endpoint, door: own.door, shape };
+        let doors = config.nodes.iter().map(|node| (node.id, node.door.clone())).collect();
+        let doors = Arc::new(Mutex::new(doors));
+        let store = Store { commands, bell, introduction, waits_for, doors, end };
         peers::introduce(&store, config).map_err(|error| failed("a thread", error))?;
         door::open(listener, &store).map_err(|error| failed("a thread", error))?;
         Ok(Engine { store, thread: Some(thread) })
@@ -229,10 +283,14 @@ impl Engine {
     /// Waits until the node has ended.
     ///
     /// # Errors
-    /// Its thread panicked.
+    /// Its thread panicked, or the other nodes did not take it.
     pub fn join(mut self) -> Result<(), StartError> {
         let ended = self.thread.take().map_or(Ok(()), JoinHandle::join);
-        ended.map_err(|_| StartError("the node's thread panicked".into()))
+        ended.map_err(|_| StartError("the node's thread panicked".into()))?;
+        match &*self.store.end.lock().unwrap_or_else(PoisonError::into_inner) {
+            End::Refused(why) => Err(StartError(why.clone())),
+            End::Told | End::Left => Ok(()),
+        }
     }
 }
 
@@ -274,6 +332,7 @@ struct Starter {
     commands: Sender<Command>,
     inbox: Receiver<Command>,
     waits_for: Arc<Mutex<Option<String>>>,
+    end: Arc<Mutex<End>>,
 }
 
 impl Starter {
@@ -315,9 +374,9 @@ impl Starter {
         }
         *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let lease_ns = self.settings.lease_ns;
-        let (inbox, waits_for) = (self.inbox, self.waits_for);
+        let (inbox, waits_for, end) = (self.inbox, self.waits_for, self.end);
         let backlog = Backlog::default();
-        Drive { rpc, shared, backlog, inbox, calls, operations, waits_for, lease_ns }.run();
+        Drive { rpc, shared, backlog, inbox, calls, operations, waits_for, lease_ns, end }.run();
         // The folder is free when the node has ended.
         if let Some(writer) = writer {
             let _ = writer.join();
@@ -328,8 +387,17 @@ impl Starter {
     fn begin(&mut self, rpc: &mut Rpc) -> Option<Node> {
         let mut boots = BTreeMap::from([(self.id, self.boot)]);
         let settings = self.settings.clone();
+        let mut is_begun = false;
         loop {
             match self.register.holds() {
+                Ok(Some(holds)) if holds.regions.len() != self.config.regions => {
+                    is_begun = true;
+                    self.wait_for(Some(format!(
+                        "`regions` is {} here, and {} in the register",
+                        self.config.regions,
+                        holds.regions.len()
+                    )));
+                }
                 Ok(Some(holds)) => {
                     let now = Clock.now_ns();
                     if let Some(memory) = self.disk.as_mut().and_then(|disk| disk.loaded.memory.take()) {
@@ -372,12 +440,23 @@ impl Starter {
                     boots.insert(NodeId(peer.node), peer.boot);
                     connect(rpc, &peer);
                 }
+                // Of a cluster that runs, the others know better than this node.
+                Ok(Command::Refused(why)) if is_begun => {
+                    refuse(&self.end, why);
+                    return None;
+                }
+                Ok(Command::Refused(why)) => self.wait_for(Some(why)),
                 Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return None,
                 Ok(Command::Run(_) | Command::Service(_) | Command::Disk(_))
                 | Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
+}
+
+fn refuse(end: &Mutex<End>, why: String) {
+    *end.lock().unwrap_or_else(PoisonError::into_inner) =
+        End::Refused(format!("the cluster does not take this node: {why}"));
 }
 
 fn connect(rpc: &mut Rpc, peer: &Introduction) {
@@ -421,6 +500,7 @@ struct Drive {
     operations: Sender<DiskOperation>,
     waits_for: Arc<Mutex<Option<String>>>,
     lease_ns: u64,
+    end: Arc<Mutex<End>>,
 }
 
 impl Drive {
@@ -428,6 +508,9 @@ impl Drive {
         let mut idle = Idle::default();
         loop {
             let Some(mut has_worked) = self.take_commands() else { return };
+            if self.has_left() {
+                return;
+            }
             self.shared.begin_turn();
             has_worked |= self.rpc.poll();
             has_worked |= self.turn();
@@ -482,6 +565,14 @@ impl Drive {
                 }
                 Command::Disk(Err(what)) => self.halt(&what),
                 Command::Peer(peer) => connect(&mut self.rpc, &peer),
+                Command::Refused(why) => {
+                    let node = self.shared.node.borrow();
+                    // A member needs no leave of any other node.
+                    if node.configuration().boot(node.id()) != Some(node.boot()) {
+                        refuse(&self.end, why);
+                        return None;
+                    }
+                }
                 Command::Stop => return None,
             }
         }
@@ -498,6 +589,28 @@ impl Drive {
         self.shared.node.borrow_mut().handle_disk_failure();
         self.shared.wake_promises();
         *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
+    }
+
+    /// A wish to leave that the members have taken up outlives the process that had it; and a node that has left ends.
+    fn consider_leaving(&self) {
+        let mut node = self.shared.node.borrow_mut();
+        let known = node.configuration();
+        if known.boot(node.id()) == Some(node.boot()) && known.leaving.contains(&node.id()) {
+            node.leave();
+        }
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        // Its next life must not take up this one's part: the disk has to know that it is over.
+        if node.has_left() && node.is_durable() && !matches!(*end, End::Left) {
+            *end = End::Left;
+            say(format_args!(
+                "node {}: it has left the cluster, and its data is with the others",
+                node.id().0
+            ));
+        }
+    }
+
+    fn has_left(&self) -> bool {
+        matches!(*self.end.lock().unwrap_or_else(PoisonError::into_inner), End::Left)
     }
 
     fn turn(&mut self) -> bool {
@@ -519,6 +632,9 @@ impl Drive {
             let _ = self.operations.send(operation);
         }
         self.shared.milestones.borrow_mut().look(&self.shared.node.borrow(), self.shared.f, now);
+        if is_due {
+            self.consider_leaving();
+        }
         let has_received = self.backlog.receive(&mut self.rpc, &self.shared, now);
         let has_events = self.shared.deliver_events();
         if has_events {

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stderr))]
 
+mod backup;
 pub mod bench;
 mod carrier;
 mod client;
@@ -25,6 +26,7 @@ mod door;
 mod engine;
 mod error;
 pub mod faults;
+mod freeze;
 mod idle;
 mod message;
 mod metrics;
@@ -37,12 +39,16 @@ mod rows;
 mod session;
 mod transaction;
 
+pub use backup::{
+    Backup, BackupContents, BackupError, BackupFileError, RestoreError, RestoreOptions, back_up,
+    check_backup, restore,
+};
 pub use client::{Client, ClientTransaction, Counts};
 pub use clock::Clock;
 pub use config::{ClusterConfig, ConfigError, Link, NodeConfig};
 pub use engine::{Engine, StartError, Store};
 pub use error::StoreError;
-pub use message::{Entry, NodeStatus};
+pub use message::{Entry, Holding, NodeStatus};
 pub use milestones::{Milestone, MilestoneEvent};
 pub use register::{EtcdRegister, FileRegister, RegisterError};
 pub use rows::{KEY_BYTES_MAX, READ_BYTES_MAX, TABLE_BYTES_MAX, VALUE_BYTES_MAX, WRITE_BYTES_MAX};

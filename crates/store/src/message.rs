@@ -3,6 +3,7 @@
 
 use crate::error::StoreError;
 use crate::milestones::Milestone;
+use crate::rows::BackupEntry;
 use highwire_txn::{Key, Version};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -34,19 +35,82 @@ pub(crate) enum Request {
     Meet(Introduction),
     /// Ends the node.
     Stop,
+    /// The doors of all nodes that this one knows.
+    Doors,
+    /// A step of a backup, which ends with the conversation.
+    Backup { token: u64, step: BackupStep },
+    /// Puts entries, if the key `note` has the value `from`, and gives it the value `to`.
+    Restore { note: (Vec<u8>, Vec<u8>), from: Option<Vec<u8>>, to: Option<Vec<u8>>, cells: Vec<BackupEntry> },
+    /// Asks the node to leave the cluster.
+    Leave,
+    /// Counts a table's entries in rows from `low` to `high`, which are offsets within the table, and takes them away if they are at most `most`.
+    Sweep { table: Vec<u8>, low: u64, high: u64, most: u32 },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    Got { values: Vec<Option<Vec<u8>>>, seen: Footprint },
-    Scanned { entries: Vec<Entry>, seen: Footprint },
+    Got {
+        values: Vec<Option<Vec<u8>>>,
+        seen: Footprint,
+    },
+    Scanned {
+        entries: Vec<Entry>,
+        seen: Footprint,
+    },
     Committed,
     Status(Box<NodeStatus>),
-    Located { nodes: Vec<u16> },
+    Located {
+        nodes: Vec<u16>,
+    },
     Milestones(Vec<Milestone>),
-    Met(Introduction),
+    Met {
+        node: Introduction,
+        doors: Vec<(u16, String)>,
+    },
     Stopping,
     Failed(StoreError),
+    Doors(Vec<(u16, String)>),
+    Leaving,
+    Backup(BackupAnswer),
+    /// `None`: more entries than one transaction can read.
+    Swept {
+        entries: Option<u64>,
+    },
+}
+
+/// A step of a backup at one node, in their order: see `freeze`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum BackupStep {
+    /// Lets no commit begin, and waits for those under way.
+    Freeze,
+    /// Marks this moment.
+    Mark,
+    /// Lets commits begin again.
+    Thaw,
+    /// The next rows as they were when they were marked.
+    Page,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum BackupAnswer {
+    Frozen {
+        configuration: u32,
+        members: Vec<u16>,
+        regions: u16,
+    },
+    /// The regions of which this node gives the rows.
+    Marked {
+        regions: u16,
+        rows: u64,
+    },
+    /// Whether no commit can have begun since the node was frozen.
+    Thawed {
+        was_frozen: bool,
+    },
+    Page {
+        cells: Vec<BackupEntry>,
+        is_last: bool,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,6 +167,18 @@ pub(crate) struct Introduction {
     /// The life as which it would be a member of a first configuration.
     pub(crate) boot: u64,
     pub(crate) endpoint: String,
+    /// Where clients and other nodes reach it.
+    pub(crate) door: String,
+    pub(crate) shape: Shape,
+}
+
+/// The settings that all nodes of a cluster must share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shape {
+    pub(crate) f: u16,
+    pub(crate) regions: u16,
+    pub(crate) workers: u16,
+    pub(crate) has_data: bool,
 }
 
 /// A node's status.
@@ -116,6 +192,12 @@ pub struct NodeStatus {
     pub configuration: u32,
     /// The configuration's members.
     pub members: Vec<u16>,
+    /// Counts changes of this configuration: copies that became complete.
+    pub revision: u32,
+    /// Members that leave.
+    pub leaving: Vec<u16>,
+    /// The regions of which each member has a copy that is complete, and of which it is being given one.
+    pub holdings: Vec<Holding>,
     /// Whether this node is one of them.
     pub is_member: bool,
     /// Whether transactions can run.
@@ -136,6 +218,17 @@ pub struct NodeStatus {
     pub unknown: u64,
     /// One line for a person who wonders why nothing happens.
     pub standing: String,
+}
+
+/// The copies that a member has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holding {
+    /// The member.
+    pub node: u16,
+    /// Regions of which its copy is complete.
+    pub complete: u16,
+    /// Regions of which it is being given a copy.
+    pub coming: u16,
 }
 
 pub(crate) fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
@@ -185,8 +278,25 @@ mod tests {
             Request::Locate { keys: vec![(b"t".to_vec(), b"k".to_vec())] },
             Request::Range { table: b"t".to_vec(), from: vec![], to: Some(vec![7]), limit: 9 },
             Request::Milestones,
-            Request::Meet(Introduction { node: 1, boot: 2, endpoint: "e".into() }),
+            Request::Doors,
+            Request::Backup { token: 7, step: BackupStep::Page },
+            Request::Sweep { table: b"t".to_vec(), low: 0, high: u64::MAX, most: 3 },
+            restore_sample(),
+            Request::Meet(Introduction {
+                node: 1,
+                boot: 2,
+                endpoint: "e".into(),
+                door: "d:1".into(),
+                shape: Shape { f: 1, regions: 16, workers: 64, has_data: false },
+            }),
         ]
+    }
+
+    fn restore_sample() -> Request {
+        let kind = crate::rows::Kind::Fields;
+        let cell = BackupEntry { table: b"t".to_vec(), key: b"k".to_vec(), kind, value: b"v".to_vec() };
+        let note = (b"t".to_vec(), b"n".to_vec());
+        Request::Restore { note, from: None, to: Some(b"1".to_vec()), cells: vec![cell] }
     }
 
     #[test]

@@ -17,6 +17,7 @@
 
 use crate::error::StoreError;
 use highwire_txn::Key;
+use serde::{Deserialize, Serialize};
 
 /// The longest name of a table.
 pub const TABLE_BYTES_MAX: usize = 32;
@@ -50,7 +51,7 @@ const KEY_BITS: u32 = 48;
 pub(crate) const KEYS_PER_RUN: u64 = 1 << (KEY_BITS - RUNS_PER_TABLE_LOG2);
 
 /// The type of an entry's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub(crate) enum Kind {
     Bytes = 0,
@@ -83,6 +84,48 @@ impl Value {
             Value::Short(bytes) => bytes.len(),
             Value::Long { .. } => 4 + 1,
         }
+    }
+}
+
+/// A key with its whole value, as a backup has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BackupEntry {
+    pub(crate) table: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+    pub(crate) kind: Kind,
+    pub(crate) value: Vec<u8>,
+}
+
+impl BackupEntry {
+    /// Appends its bytes, of which [`BackupEntry::parse_all`] makes it again.
+    pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.push(self.table.len() as u8);
+        bytes.extend_from_slice(&(self.key.len() as u16).to_le_bytes());
+        bytes.push(self.kind as u8);
+        bytes.extend_from_slice(&(self.value.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.table);
+        bytes.extend_from_slice(&self.key);
+        bytes.extend_from_slice(&self.value);
+    }
+
+    /// Entries one behind the other; `None` if these bytes are no such entries.
+    pub(crate) fn parse_all(mut bytes: &[u8]) -> Option<Vec<BackupEntry>> {
+        let mut entries = Vec::new();
+        while !bytes.is_empty() {
+            let (header, rest) = bytes.split_first_chunk::<8>()?;
+            bytes = rest;
+            let kind = match header[3] {
+                0 => Kind::Bytes,
+                1 => Kind::Fields,
+                _ => return None,
+            };
+            let table = take(&mut bytes, usize::from(header[0]))?.to_vec();
+            let key = take(&mut bytes, usize::from(u16::from_le_bytes([header[1], header[2]])))?.to_vec();
+            let length = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
+            let value = take(&mut bytes, length as usize)?.to_vec();
+            entries.push(BackupEntry { table, key, kind, value });
+        }
+        Some(entries)
     }
 }
 

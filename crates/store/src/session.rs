@@ -5,6 +5,7 @@
 
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::freeze::Freeze;
 use crate::metrics::Latencies;
 use crate::milestones::Milestones;
 use highwire_host::rpc::{Worker, time};
@@ -45,6 +46,7 @@ pub(crate) struct Shared {
     /// How transactions of this node have ended.
     pub(crate) outcomes: RefCell<Outcomes>,
     pub(crate) milestones: RefCell<Milestones>,
+    pub(crate) freeze: Cell<Freeze>,
 }
 
 /// Counts of how this node's transactions have ended.
@@ -92,6 +94,7 @@ impl Shared {
             promises: RefCell::default(),
             outcomes: RefCell::default(),
             milestones: RefCell::default(),
+            freeze: Cell::default(),
         })
     }
 

@@ -92,7 +92,9 @@ impl Local {
                 let session = self.begin_with(is_long).await?;
                 let mut transaction = Transaction::new(session, pieces);
                 let value = body(&mut transaction).await?;
-                transaction.lock().await?;
+                if transaction.lock().await? {
+                    self.pass_freeze().await;
+                }
                 is_committing.set(true);
                 transaction.session.commit().await?;
                 Ok(value)
@@ -414,8 +416,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Locks the rows to be written, and sets their values.
-    async fn lock(&mut self) -> Result<(), Stop> {
+    /// Locks the rows to be written, and sets their values. Returns whether there are any.
+    async fn lock(&mut self) -> Result<bool, Stop> {
         let mut writes = Vec::new();
         for (&place, cached) in self.rows.iter().filter(|(_, cached)| cached.is_changed) {
             let mode = match (cached.is_present, cached.row.is_needless()) {
@@ -444,7 +446,7 @@ impl Transaction {
             return Err(Stop::NeedsLongWorker);
         }
         if writes.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         for (table, place, mode, _) in &writes {
             self.session.add_write(*table, *place, *mode)?;
@@ -455,7 +457,7 @@ impl Transaction {
                 self.session.set_value(*table, *place, bytes)?;
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -27,7 +27,10 @@ pub mod workloads;
 pub use configuration::{Configuration, ConfigurationService, Member, Refusal, Register, Replica};
 pub use id::{Key, NodeId, RegionId, TableId, Txid, Version};
 pub use journal::{DiskOperation, FileName, LoadError, Loaded, NoFileName, load};
-pub use node::{Addressed, Counters, Event, Memory, Node, Outgoing, Reply, ServiceCall, TransactionError};
+pub use node::{
+    Addressed, Counters, Event, Memory, Node, Outgoing, Reply, ServiceCall, SnapshotError, SnapshotPage,
+    TransactionError,
+};
 pub use settings::{Settings, TableKind};
 pub use store::Store;
 pub use table::{

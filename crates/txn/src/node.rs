@@ -12,6 +12,7 @@ mod outbox;
 mod participant;
 mod recovery;
 mod replicate;
+mod snapshot;
 mod tickets;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -30,6 +31,7 @@ use crate::store::Store;
 use crate::worker::{AbortReason, Worker};
 
 pub use coordinator::TransactionError;
+pub use snapshot::{SnapshotError, SnapshotPage};
 
 /// A reply to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,6 +198,8 @@ pub struct Node {
     membership: member::Membership,
     manager: Option<recovery::Manager>,
     replication: replicate::Replication,
+    /// A snapshot that is being read, or why it is lost.
+    snapshot: Option<Result<snapshot::Snapshot, SnapshotError>>,
     counters: Counters,
     tickets: tickets::Tickets,
     /// Requests to this node itself, which need no network.
@@ -267,6 +271,7 @@ impl Node {
             membership: member::Membership::default(),
             manager: None,
             replication: replicate::Replication::default(),
+            snapshot: None,
             counters: Counters::default(),
             tickets: tickets::Tickets::default(),
             local: VecDeque::new(),
@@ -461,6 +466,17 @@ impl Node {
     /// Asks the cluster to move this node's data elsewhere and to remove it.
     pub fn leave(&mut self) {
         self.membership.wants_to_leave = true;
+    }
+
+    /// How many members would stay, and neither leave nor be this node, if it left.
+    pub fn staying_without_me(&self) -> usize {
+        let leaves = |node: &NodeId| self.configuration.leaving.contains(node) || *node == self.id;
+        self.configuration.nodes().filter(|node| !leaves(node)).count()
+    }
+
+    /// Whether members have been heard lately: a silent one may be gone.
+    pub fn hears(&self, node: NodeId) -> bool {
+        self.is_open() && self.configuration.boot(node).is_some() && !self.suspects().contains(&node)
     }
 
     fn send(&mut self, to: NodeId, request: Request, purpose: Purpose) {

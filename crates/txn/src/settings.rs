@@ -47,6 +47,8 @@ pub struct Settings {
     pub page_pause_ns: u64,
     /// A message with records of a recovery, or with rows for a new replica, is not made longer when it has so many bytes.
     pub part_bytes: usize,
+    /// The pause lasts at least so many times as long as the page before it took: nodes that are busy are asked for less.
+    pub page_pause_times: u64,
 }
 
 impl Settings {

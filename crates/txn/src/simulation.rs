@@ -138,6 +138,7 @@ impl Plan {
             page_pause_ns: 100_000,
             // In one seed of five, nearly each record of a recovery goes by itself.
             part_bytes: if self.seed % 5 == 1 { 150 } else { 4 << 20 },
+            page_pause_times: 0,
         }
     }
 

@@ -138,6 +138,14 @@ impl Table {
         }
     }
 
+    /// How many rows an ordered table has, those of deleted keys included; 0 for a hash table, which does not count them.
+    pub fn rows(&self) -> u64 {
+        match self {
+            Table::Hash(_) => 0,
+            Table::Ordered(table) => table.rows(),
+        }
+    }
+
     /// The memory that a hash table has taken; nodes of a tree are not counted.
     pub fn bytes(&self) -> usize {
         match self {

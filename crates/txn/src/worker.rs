@@ -179,6 +179,11 @@ impl Worker {
         matches!(self.phase, Phase::Logging | Phase::CommitBackup | Phase::CommitPrimary | Phase::InDoubt)
     }
 
+    /// Whether a commit that writes is under way.
+    pub(crate) fn is_changing_rows(&self) -> bool {
+        self.is_decided() || self.phase == Phase::Validating && !self.is_read_only()
+    }
+
     pub(crate) fn is_read_only(&self) -> bool {
         self.items.iter().all(|item| item.mode.is_none())
     }

@@ -34,6 +34,7 @@ impl Cluster {
             page_rows: 10,
             page_pause_ns: 1000,
             part_bytes: 4 << 20,
+            page_pause_times: 0,
         };
         let first = Configuration::first(&ids, &boots, 16, f);
         let node =

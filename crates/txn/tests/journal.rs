@@ -23,6 +23,7 @@ fn settings() -> Settings {
         page_rows: 4,
         page_pause_ns: 0,
         part_bytes: 300,
+        page_pause_times: 0,
     }
 }
 

@@ -39,6 +39,7 @@ impl Cluster {
             page_rows: 10,
             page_pause_ns: 1000,
             part_bytes: 4 << 20,
+            page_pause_times: 0,
         };
         let first = Configuration::first(&ids, &boots, 4, f);
         let node =

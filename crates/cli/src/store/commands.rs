@@ -43,6 +43,11 @@ impl Cluster {
         }
     }
 
+    /// Whether to print JSON.
+    pub(super) fn prints_json(&self) -> bool {
+        self.json
+    }
+
     pub(crate) fn client(&self) -> Result<Client> {
         let mut client = Client::new(self.doors()?);
         client.set_patience(Duration::from_secs(self.patience));
@@ -118,7 +123,7 @@ pub(super) struct Status {
 }
 
 /// A client's error, in words and with the right exit status.
-fn told(error: StoreError) -> anyhow::Error {
+pub(super) fn told(error: StoreError) -> anyhow::Error {
     match error {
         StoreError::Invalid(what) => usage(what),
         error => error.into(),
@@ -290,10 +295,12 @@ pub(super) fn txn(args: &Txn) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fails if no node can serve.
-pub(super) fn status(args: &Status) -> Result<ExitCode> {
-    let doors = args.cluster.doors()?;
-    let asked: Vec<(String, Result<NodeStatus, StoreError>)> = std::thread::scope(|scope| {
+/// A door, and the status of the node behind it.
+type Asked = (String, Result<NodeStatus, StoreError>);
+
+/// Asks all doors at once.
+fn ask(doors: Vec<String>) -> Vec<Asked> {
+    std::thread::scope(|scope| {
         let ask = |door: String| {
             let mut client = Client::new([door.clone()]);
             client.set_patience(Duration::from_secs(1));
@@ -302,7 +309,54 @@ pub(super) fn status(args: &Status) -> Result<ExitCode> {
         };
         let threads: Vec<_> = doors.into_iter().map(|door| scope.spawn(move || ask(door))).collect();
         threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
-    });
+    })
+}
+
+/// Doors of members that were not asked.
+fn unlisted(asked: &[Asked]) -> Vec<String> {
+    let Some((door, status)) = asked.iter().find_map(|(door, status)| Some((door, status.as_ref().ok()?)))
+    else {
+        return Vec::new();
+    };
+    let is_known =
+        |node: u16| asked.iter().any(|(_, status)| status.as_ref().is_ok_and(|status| status.node == node));
+    let mut client = Client::new([door.clone()]);
+    client.set_patience(Duration::from_secs(1));
+    let doors = client.doors().unwrap_or_default().into_iter();
+    let others = doors.filter(|(node, _)| status.members.contains(node) && !is_known(*node));
+    others.map(|(_, door)| door).filter(|door| asked.iter().all(|known| known.0 != *door)).collect()
+}
+
+/// How far members that come and go are, for the newest of what the nodes know.
+fn moves(known: &[&NodeStatus]) -> Vec<String> {
+    let Some(newest) = known.iter().max_by_key(|status| (status.configuration, status.revision)) else {
+        return Vec::new();
+    };
+    let mut lines = Vec::new();
+    for holding in &newest.holdings {
+        let node = holding.node;
+        if newest.leaving.contains(&node) {
+            lines.push(format!(
+                "node {node} leaves: {} regions are still with it",
+                holding.complete + holding.coming
+            ));
+        } else if holding.coming > 0 {
+            lines.push(format!(
+                "node {node} gets copies: {} of its {} regions are complete",
+                holding.complete,
+                holding.complete + holding.coming
+            ));
+        }
+    }
+    lines
+}
+
+/// Fails if no node can serve.
+pub(super) fn status(args: &Status) -> Result<ExitCode> {
+    let mut asked = ask(args.cluster.doors()?);
+    // Nodes that have joined since the doors were written down.
+    asked.extend(ask(unlisted(&asked)));
+
     let mut console = Console::new();
     let known: Vec<&NodeStatus> = asked.iter().filter_map(|(_, status)| status.as_ref().ok()).collect();
     let latest = known.iter().map(|status| status.configuration).max();
@@ -326,8 +380,11 @@ pub(super) fn status(args: &Status) -> Result<ExitCode> {
             }
         }
     }
+    let moves = moves(&known);
     if args.cluster.json {
-        console.json(&json!({ "serves": serves, "nodes": list }))?;
+        console.json(&json!({ "serves": serves, "nodes": list, "moves": moves }))?;
+    } else {
+        moves.iter().try_for_each(|line| console.line(line))?;
     }
     console.finish()?;
     Ok(if serves { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -13,6 +13,9 @@ use crate::failure::usage;
 use super::options::Args;
 use super::supervisor;
 
+/// How a node tells its supervisor that it has left the cluster.
+pub(super) const HAS_LEFT: u8 = 3;
+
 /// Serves until a signal ends it.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     match (&args.config, args.node) {
@@ -42,6 +45,7 @@ fn run_node(args: &Args, config: &ClusterConfig, id: u16) -> Result<ExitCode> {
         let opened = engine.store().open_metrics(&format!("{address}:{port}"));
         opened.with_context(|| format!("--metrics: {address}:{port}"))?;
     }
+    let own = engine.store().clone();
     let (store, door) = (engine.store().clone(), &config.node(id).map_err(usage)?.door);
     if args.until_stdin_ends {
         let store = store.clone();
@@ -59,5 +63,6 @@ fn run_node(args: &Args, config: &ClusterConfig, id: u16) -> Result<ExitCode> {
         store.stop();
     });
     engine.join()?;
-    Ok(ExitCode::SUCCESS)
+    // A supervisor would start a node that has only ended again.
+    Ok(if own.has_left() && args.until_stdin_ends { ExitCode::from(HAS_LEFT) } else { ExitCode::SUCCESS })
 }

@@ -19,6 +19,7 @@ use crate::console::Console;
 use crate::failure::usage;
 
 use super::options::Args;
+use super::serve::HAS_LEFT;
 
 /// The pause before a lost node is started again; longer for a node that does not live long.
 const RESTART_AFTER: Duration = Duration::from_millis(500);
@@ -212,7 +213,7 @@ impl Keeper {
                 return;
             }
             say(format_args!("node {}: process {} has ended ({status})", self.node, child.id()));
-            if !self.restarts || status.code() == Some(2) {
+            if !self.restarts || [Some(2), Some(i32::from(HAS_LEFT))].contains(&status.code()) {
                 return;
             }
             thread::sleep(if began.elapsed() < SHORT_LIFE { SHORT_LIFE } else { RESTART_AFTER });

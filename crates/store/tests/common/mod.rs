@@ -1,6 +1,8 @@
 //! Clusters for tests: nodes of this process, or one process each.
 #![allow(dead_code, reason = "each test binary uses its part of this")]
 
+pub(crate) mod bank;
+
 use highwire_host::LinkChoice;
 use highwire_store::bench::Benchmark;
 use highwire_store::{Client, ClusterConfig, Engine, NodeStatus, StartError};
@@ -65,6 +67,26 @@ impl Folder {
 
     pub(crate) fn file(&self) -> PathBuf {
         self.0.join("cluster.toml")
+    }
+
+    /// A file that has one node more, at a free port, or another door for a node that is there; and that door.
+    pub(crate) fn grown(&self, node: u16, has_disks: bool, more: &str) -> (PathBuf, String) {
+        let door = TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port");
+        let text = std::fs::read_to_string(self.file()).expect("a cluster file");
+        let (head, nodes) = text.split_once("[[node]]").expect("a node");
+        let is_other = |text: &&str| !text.contains(&format!("id = {node}\n"));
+        let mut text = format!("{more}\n{head}");
+        let own = format!("\nid = {node}\ndoor = \"{door}\"\n");
+        for other in nodes.split("[[node]]").filter(is_other).chain([own.as_str()]) {
+            text.push_str(&format!("[[node]]{other}"));
+            if has_disks && !other.contains("data = ") {
+                let id = other.split("id = ").nth(1).and_then(|rest| rest.lines().next()).expect("a number");
+                text.push_str(&format!("data = \"node-{id}\"\n"));
+            }
+        }
+        let path = self.0.join(format!("grown-{node}-{}.toml", more.len()));
+        std::fs::write(&path, text).expect("written");
+        (path, door.to_string())
     }
 
     pub(crate) fn config(&self) -> ClusterConfig {
@@ -190,6 +212,11 @@ impl Process {
     fn run(command: Command, file: &Path, node: usize) -> Process {
         let mut command = as_node(command, file, node);
         Process(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("a process"))
+    }
+
+    /// Its exit status, if it has ended.
+    pub(crate) fn ended(&mut self) -> Option<std::process::ExitStatus> {
+        self.0.try_wait().expect("a child")
     }
 
     pub(crate) fn signal(&self, name: &str) {

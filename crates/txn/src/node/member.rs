@@ -219,9 +219,17 @@ impl Node {
 
     fn leaving(&self) -> Vec<NodeId> {
         let old = &self.configuration;
-        let leaves =
-            |member: &&Member| self.membership.leavers.contains(*member) || old.leaving.contains(&member.0);
-        old.members.iter().filter(leaves).map(|member| member.0).collect()
+        let wish = |member: &&Member| self.membership.leavers.contains(*member);
+        let leaves = |node: NodeId| old.leaving.contains(&node);
+        // As many must stay as there are copies of everything, however many wish to go at once.
+        let stay = old.members.iter().filter(|member| !leaves(member.0)).count();
+        let mut may_go = stay.saturating_sub(self.settings.f + 1);
+        let mut goes = |member: &&Member| {
+            let is_new = !leaves(member.0) && wish(member) && may_go > 0;
+            may_go -= usize::from(is_new);
+            is_new || leaves(member.0)
+        };
+        old.members.iter().filter(|member| goes(member)).map(|member| member.0).collect()
     }
 
     fn holds_nothing(&self, node: NodeId) -> bool {
@@ -257,6 +265,7 @@ impl Node {
         self.membership.restarted_since = None;
         self.forget_requests();
         self.replication = Default::default();
+        self.snapshot = None;
         for worker in 0..self.settings.workers {
             self.interrupt(worker);
         }
@@ -279,6 +288,7 @@ impl Node {
         self.manager = None;
         self.forget_requests();
         self.replication = Default::default();
+        self.snapshot = None;
         for worker in 0..self.settings.workers {
             self.give_up(worker);
         }
@@ -330,5 +340,39 @@ impl Node {
             && configuration.regions.len() == self.configuration.regions.len()
             && configuration.regions.iter().all(whole)
             && configuration.regions.iter().flatten().all(|replica| known(replica.node))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::settings::{Settings, TableKind};
+
+    #[test]
+    fn of_nodes_that_wish_to_leave_at_once_as_many_stay_as_there_are_copies() {
+        let settings = Settings {
+            f: 1,
+            tables: vec![TableKind::Hash],
+            rows_max: 100,
+            scan_rows_max: 10,
+            workers: 1,
+            lease_ns: 4_000_000,
+            drift_ppm_max: 1000,
+            stuck_ns: 40_000_000,
+            page_rows: 10,
+            page_pause_ns: 1000,
+            page_pause_times: 0,
+            part_bytes: 4 << 20,
+        };
+        let ids: Vec<NodeId> = (0..4).map(NodeId).collect();
+        let first = Configuration::first(&ids, &[100, 101, 102, 103], 4, 1);
+        let mut node = Node::new(NodeId(0), 100, first, settings, 1);
+        let members = node.configuration.members.clone();
+        node.membership.leavers.extend(&members[1..]);
+        assert_eq!(node.leaving(), [NodeId(1), NodeId(2)]);
+        // Those that leave already go on.
+        let next = node.configuration.successor(NodeId(0), members, &[NodeId(2), NodeId(3)], 1);
+        node.configuration = next.expect("none is removed");
+        assert_eq!(node.leaving(), [NodeId(2), NodeId(3)]);
     }
 }

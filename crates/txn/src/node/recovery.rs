@@ -293,6 +293,7 @@ mod tests {
             page_rows: 10,
             page_pause_ns: 1000,
             part_bytes: 4 << 20,
+            page_pause_times: 0,
         }
     }
 

@@ -1,5 +1,5 @@
 //! How a new replica gets its data: page by page from the primary, with pauses that leave time for
-//! transactions.
+//! transactions, and grow with the time that a page takes.
 //!
 //! Coordinators send it all new writes from the moment its configuration opens, so a write that a page misses
 //! arrives by itself, and a page never puts an old version over a newer one.
@@ -20,6 +20,7 @@ pub(super) struct Replication {
     queue: VecDeque<(RegionId, TableId)>,
     cursor: u64,
     is_asked: bool,
+    asked_ns: u64,
     next_ns: u64,
 }
 
@@ -50,6 +51,7 @@ impl Node {
             return;
         }
         self.replication.is_asked = true;
+        self.replication.asked_ns = self.now_ns;
         let cursor = self.replication.cursor;
         let primary = self.configuration.primary(region);
         self.send(primary, Request::Fetch { region, table, cursor }, Purpose::Fetch);
@@ -74,7 +76,10 @@ impl Node {
             next = None;
         }
         self.replication.is_asked = false;
-        self.replication.next_ns = self.now_ns + self.settings.page_pause_ns;
+        let took_ns = self.now_ns.saturating_sub(self.replication.asked_ns);
+        let pause_ns =
+            self.settings.page_pause_ns.max(took_ns.saturating_mul(self.settings.page_pause_times));
+        self.replication.next_ns = self.now_ns + pause_ns;
         self.replication.cursor = next.unwrap_or(0);
         if next.is_none() {
             self.replication.queue.pop_front();

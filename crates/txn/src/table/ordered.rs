@@ -142,6 +142,10 @@ impl OrderedTable {
         self.read().get(&key).map_or((0, false), |row| (row.version, row.owner.is_some()))
     }
 
+    pub(super) fn rows(&self) -> u64 {
+        self.read().len() as u64
+    }
+
     pub(super) fn locks(&self) -> usize {
         self.read().values().filter(|row| row.owner.is_some()).count()
     }

@@ -120,6 +120,7 @@ impl Cluster {
             page_rows: 64,
             page_pause_ns: 0,
             part_bytes: 4 << 20,
+            page_pause_times: 0,
         };
         let first = Configuration::first(&ids, &boots, regions, bench.f);
         let mut nodes: Vec<Node> = ids

@@ -1,0 +1,259 @@
+//! A snapshot: the rows of the regions of which this node is primary, as they were at one moment, read page by page while
+//! transactions go on.
+//!
+//! A write to a row that no page has had yet keeps the row's old value first, once (copy on write). So a snapshot costs memory for the
+//! rows that change while it is read, and no more. It belongs to one configuration: in the next one other nodes may be
+//! primaries, and the snapshot is lost.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::id::{Key, RegionId, TableId};
+use crate::record::Write;
+use crate::table::Table;
+
+use super::Node;
+
+/// Old values take at most this much memory.
+const KEPT_BYTES_MAX: usize = 1 << 30;
+/// A row that is kept costs about this much besides its value.
+const KEPT_ROW_BYTES: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    /// The table of the pages.
+    table: TableId,
+    /// A table whose rows belong to those of the pages, and are asked for by their keys.
+    beside: Option<TableId>,
+    /// The region of the last page, and those that come.
+    regions: VecDeque<RegionId>,
+    /// In the first of them, rows before this one have been read; `None`: all of them.
+    cursor: Option<Key>,
+    /// Values at the snapshot's moment of rows that have changed since and are still needed.
+    kept: BTreeMap<(RegionId, TableId, Key), Option<Vec<u8>>>,
+    kept_bytes: usize,
+}
+
+/// Why a snapshot cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotError {
+    /// There is none: it was not begun, or the configuration has changed since.
+    Gone,
+    /// Rows changed faster than they were read, and their old values took too much memory.
+    TooLong,
+}
+
+/// A page of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotPage {
+    /// Keys with their values; absent keys are not among them.
+    pub rows: Vec<(Key, Vec<u8>)>,
+    /// No page follows.
+    pub is_last: bool,
+}
+
+impl Node {
+    /// Begins a snapshot of a table, and of one beside it whose rows lie in the same regions as those of the first to which they belong. It takes the place of one that there may be. Returns the number of regions in it, and of their rows.
+    ///
+    /// Rows that are locked are in it as they were committed last. It is the caller's part that no commit is under way anywhere at this
+    /// moment if snapshots of several nodes shall fit together ([`Node::is_committing`]).
+    pub fn begin_snapshot(&mut self, table: TableId, beside: Option<TableId>) -> Option<(usize, u64)> {
+        self.snapshot = None;
+        if !self.is_open() {
+            return None;
+        }
+        let regions: VecDeque<RegionId> = (0..self.configuration.regions.len())
+            .map(|region| RegionId(region as u16))
+            .filter(|&region| self.configuration.primary(region) == self.id)
+            .collect();
+        let rows = |&region: &RegionId| self.store.table(region, table).map_or(0, Table::rows);
+        let rows = regions.iter().map(rows).sum();
+        let count = regions.len();
+        let (cursor, kept, kept_bytes) = (Some(0), BTreeMap::new(), 0);
+        self.snapshot = Some(Ok(Snapshot { table, beside, regions, cursor, kept, kept_bytes }));
+        Some((count, rows))
+    }
+
+    /// The snapshot's next page, of about this many rows.
+    pub fn snapshot_page(&mut self, rows_about: usize) -> Result<SnapshotPage, SnapshotError> {
+        let snapshot = match &mut self.snapshot {
+            Some(Ok(snapshot)) => snapshot,
+            Some(Err(error)) => return Err(*error),
+            None => return Err(SnapshotError::Gone),
+        };
+        if snapshot.cursor.is_none() {
+            snapshot.end_region();
+        }
+        let Some((&region, cursor)) = snapshot.regions.front().zip(snapshot.cursor) else {
+            return Ok(SnapshotPage { rows: Vec::new(), is_last: true });
+        };
+        let (entries, next) = match self.store.table(region, snapshot.table) {
+            Some(table) => table.page(cursor, rows_about, self.settings.part_bytes),
+            None => (Vec::new(), None),
+        };
+        let mut rows = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let value = match snapshot.kept.remove(&(region, snapshot.table, entry.key)) {
+                Some(kept) => {
+                    snapshot.kept_bytes -= size(kept.as_deref());
+                    kept
+                }
+                None => entry.value,
+            };
+            rows.extend(value.map(|value| (entry.key, value)));
+        }
+        snapshot.cursor = next;
+        Ok(SnapshotPage { rows, is_last: next.is_none() && snapshot.regions.len() == 1 })
+    }
+
+    /// A row of the table beside, as it was when the snapshot began, for a row of the last page.
+    pub fn snapshot_row(&self, table: TableId, key: Key) -> Option<Vec<u8>> {
+        let Some(Ok(snapshot)) = &self.snapshot else { return None };
+        let region = self.settings.region_of(&self.configuration, table, key);
+        match snapshot.kept.get(&(region, table, key)) {
+            Some(kept) => kept.clone(),
+            None => self.store.table(region, table)?.row(key).value,
+        }
+    }
+
+    /// Forgets the snapshot.
+    pub fn end_snapshot(&mut self) {
+        self.snapshot = None;
+    }
+
+    /// Whether a transaction of this node that writes is between the begin of its commit and its end.
+    pub fn is_committing(&self) -> bool {
+        self.workers.iter().any(|worker| worker.is_changing_rows())
+    }
+
+    /// A row is about to be written: keeps its value if the snapshot still needs it.
+    pub(super) fn keep_for_snapshot(&mut self, region: RegionId, write: &Write) {
+        let Some(Ok(snapshot)) = &mut self.snapshot else { return };
+        let is_first = snapshot.regions.front() == Some(&region);
+        let is_read = is_first && snapshot.cursor.is_none_or(|cursor| write.key < cursor);
+        let is_needed = match write.table == snapshot.table {
+            true => !is_read && snapshot.regions.contains(&region),
+            false => snapshot.beside == Some(write.table) && snapshot.regions.contains(&region),
+        };
+        if !is_needed || snapshot.kept.contains_key(&(region, write.table, write.key)) {
+            return;
+        }
+        let Some(table) = self.store.table(region, write.table) else { return };
+        let value = table.row(write.key).value;
+        snapshot.kept_bytes += size(value.as_deref());
+        snapshot.kept.insert((region, write.table, write.key), value);
+        if snapshot.kept_bytes > KEPT_BYTES_MAX {
+            self.snapshot = Some(Err(SnapshotError::TooLong));
+        }
+    }
+}
+
+impl Snapshot {
+    /// All pages of a region have been read.
+    fn end_region(&mut self) {
+        let Some(region) = self.regions.pop_front() else { return };
+        self.cursor = Some(0);
+        let bytes = &mut self.kept_bytes;
+        self.kept.retain(|&(of, ..), value| {
+            if of == region {
+                *bytes -= size(value.as_deref());
+            }
+            of != region
+        });
+    }
+}
+
+fn size(value: Option<&[u8]>) -> usize {
+    KEPT_ROW_BYTES + value.map_or(0, <[u8]>::len)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::configuration::Configuration;
+    use crate::id::{NodeId, Txid};
+    use crate::settings::{Settings, TableKind};
+    use highwire_stdx::Rng;
+
+    const TABLE: TableId = TableId(0);
+    const KEYS: u64 = 400;
+
+    fn node() -> Node {
+        let settings = Settings {
+            f: 0,
+            tables: vec![TableKind::Ordered { keys_per_run: 16 }],
+            rows_max: 1000,
+            scan_rows_max: 100,
+            workers: 1,
+            lease_ns: 1_000_000,
+            drift_ppm_max: 1000,
+            stuck_ns: 10_000_000,
+            page_rows: 10,
+            page_pause_ns: 0,
+            part_bytes: 1 << 20,
+            page_pause_times: 0,
+        };
+        let first = Configuration::first(&[NodeId(0)], &[1], 4, 0);
+        Node::new(NodeId(0), 1, first, settings, 1)
+    }
+
+    fn write(node: &mut Node, model: &mut BTreeMap<Key, Vec<u8>>, key: Key, value: Option<Vec<u8>>) {
+        let region = node.settings.region_of(&node.configuration, TABLE, key);
+        let read = node.store.table(region, TABLE).expect("its region").row(key).version;
+        let txid = Txid { node: NodeId(0), worker: 0, sequence: 1 };
+        node.apply(txid, &Write { table: TABLE, key, read, value: value.clone() });
+        match value {
+            Some(value) => drop(model.insert(key, value)),
+            None => drop(model.remove(&key)),
+        }
+    }
+
+    fn change(node: &mut Node, model: &mut BTreeMap<Key, Vec<u8>>, rng: &mut Rng) {
+        let key = rng.below(KEYS);
+        let value = rng.chance(0.7).then(|| rng.next_u64().to_le_bytes().to_vec());
+        write(node, model, key, value);
+    }
+
+    #[test]
+    fn a_snapshot_is_what_was_there_when_it_began_whatever_is_written_between_its_pages() {
+        for seed in 0..50 {
+            let (mut node, mut model, mut rng) = (node(), BTreeMap::new(), Rng::new(seed));
+            for _ in 0..300 {
+                change(&mut node, &mut model, &mut rng);
+            }
+            let then = model.clone();
+            let (regions, rows) = node.begin_snapshot(TABLE, None).expect("it serves");
+            assert_eq!(regions, 4);
+            assert!(rows >= then.len() as u64);
+            let mut found = BTreeMap::new();
+            loop {
+                for _ in 0..rng.below(30) {
+                    change(&mut node, &mut model, &mut rng);
+                }
+                let page = node.snapshot_page(1 + rng.below(20) as usize).expect("a page");
+                for (key, value) in page.rows {
+                    assert!(found.insert(key, value).is_none(), "key {key} came twice");
+                }
+                if page.is_last {
+                    break;
+                }
+            }
+            assert_eq!(found, then, "seed {seed}");
+            assert_ne!(model, then);
+            let Some(Ok(snapshot)) = &node.snapshot else { panic!("it is there") };
+            assert_eq!((snapshot.kept.len(), snapshot.kept_bytes), (0, 0), "old values stay behind");
+        }
+    }
+
+    #[test]
+    fn there_is_no_snapshot_before_it_begins_nor_in_the_next_configuration() {
+        let mut node = node();
+        assert_eq!(node.snapshot_page(1), Err(SnapshotError::Gone));
+        node.begin_snapshot(TABLE, None).expect("it serves");
+        assert!(node.snapshot_page(1).is_ok());
+        let members = node.configuration.members.clone();
+        let next = node.configuration.successor(NodeId(0), members, &[], 0).expect("the same members");
+        node.adopt(next);
+        assert_eq!(node.snapshot_page(1), Err(SnapshotError::Gone));
+        assert_eq!(node.begin_snapshot(TABLE, None), None, "recovery is not over");
+    }
+}
