@@ -258,6 +258,10 @@ impl Client {
         loop {
             self.connect(deadline)?;
             match self.exchange(request) {
+                // The node ends. Nothing was changed by this question, so nothing about it is unknown.
+                Ok(Answer::Failed(StoreError::Unknown(why))) => {
+                    return Ok(Answer::Failed(StoreError::Unavailable(why)));
+                }
                 Ok(answer) => return Ok(answer),
                 Err(error) if Instant::now() >= deadline => {
                     return Err(StoreError::Unavailable(format!("the connection was lost: {error}")));
@@ -530,5 +534,46 @@ impl ClientTransaction<'_> {
             Err(StoreError::Unknown(_)) if is_read_only => Err(StoreError::Conflict),
             result => result,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+    use std::net::TcpListener;
+
+    /// A door that gives each client this one answer. Its thread ends with the test.
+    fn door_that_answers(answer: fn() -> Answer) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let door = listener.local_addr().expect("its address").to_string();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let _ = stream.read_exact(&mut [0; GREETING.len()]);
+                let mut stream = BufReader::new(stream);
+                while receive::<Request>(&mut stream).is_ok() {
+                    let _ = send(stream.get_mut(), &answer());
+                }
+            }
+        });
+        door
+    }
+
+    fn ending() -> Answer {
+        Answer::Failed(StoreError::Unknown("the node has ended".into()))
+    }
+
+    #[test]
+    fn a_read_that_meets_a_node_that_ends_is_answered_by_another() {
+        let serves = || Answer::Got { values: vec![Some(b"v".to_vec())], seen: Footprint::default() };
+        let mut client = Client::new([door_that_answers(ending), door_that_answers(serves)]);
+        assert_eq!(client.get("t", "k"), Ok(Some(b"v".to_vec())));
+    }
+
+    #[test]
+    fn a_write_that_meets_a_node_that_ends_is_not_tried_again() {
+        let commits = || Answer::Committed;
+        let mut client = Client::new([door_that_answers(ending), door_that_answers(commits)]);
+        assert_eq!(client.put("t", "k", "v"), Err(StoreError::Unknown("the node has ended".into())));
     }
 }
