@@ -7,6 +7,9 @@
 //!
 //! A freeze ends by itself after [`FREEZE_NS`], whatever happens to the client that asked for it.
 
+#[cfg(test)]
+mod tests;
+
 use crate::error::StoreError;
 use crate::message::{BackupAnswer, BackupStep};
 use crate::rows::{self, BackupEntry, Cell, Row, Value};
