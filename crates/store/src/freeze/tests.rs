@@ -79,7 +79,8 @@ fn nothing_commits_between_a_freeze_and_its_thaw_and_reads_go_on() {
             token += 1;
             let before = committed(&mut observer);
             // A busy machine may have no time for a node before the freeze is over by itself: such a one shows nothing.
-            let Answer::Backup(BackupAnswer::Frozen { .. }) = step(&mut conversation, token, BackupStep::Freeze)
+            let Answer::Backup(BackupAnswer::Frozen { .. }) =
+                step(&mut conversation, token, BackupStep::Freeze)
             else {
                 continue;
             };

@@ -348,8 +348,8 @@ mod tests {
     use super::*;
     use crate::settings::{Settings, TableKind};
 
-    #[test]
-    fn of_nodes_that_wish_to_leave_at_once_as_many_stay_as_there_are_copies() {
+    /// The first of four nodes, which all have copies, two of everything.
+    fn node_of_four() -> Node {
         let settings = Settings {
             f: 1,
             tables: vec![TableKind::Hash],
@@ -366,7 +366,12 @@ mod tests {
         };
         let ids: Vec<NodeId> = (0..4).map(NodeId).collect();
         let first = Configuration::first(&ids, &[100, 101, 102, 103], 4, 1);
-        let mut node = Node::new(NodeId(0), 100, first, settings, 1);
+        Node::new(NodeId(0), 100, first, settings, 1)
+    }
+
+    #[test]
+    fn of_nodes_that_wish_to_leave_at_once_as_many_stay_as_there_are_copies() {
+        let mut node = node_of_four();
         let members = node.configuration.members.clone();
         node.membership.leavers.extend(&members[1..]);
         assert_eq!(node.leaving(), [NodeId(1), NodeId(2)]);
@@ -374,5 +379,26 @@ mod tests {
         let next = node.configuration.successor(NodeId(0), members, &[NodeId(2), NodeId(3)], 1);
         node.configuration = next.expect("none is removed");
         assert_eq!(node.leaving(), [NodeId(2), NodeId(3)]);
+    }
+
+    #[test]
+    fn a_node_that_leaves_is_removed_when_it_holds_nothing_and_all_copies_are_complete() {
+        let mut node = node_of_four();
+        let members = node.configuration.members.clone();
+        node.membership.leavers.insert(members[3]);
+        let next = node.configuration.successor(NodeId(0), members, &[NodeId(3)], 1);
+        node.configuration = next.expect("none is removed");
+        (node.is_open, node.configuration.complete) = (true, true);
+        (node.is_restarted, node.manager) = (false, None);
+        let removed = |node: &Node| {
+            node.wish().is_some_and(|(members, _)| members.iter().all(|member| member.0 != NodeId(3)))
+        };
+        assert!(!node.holds_nothing(NodeId(3)) && !removed(&node), "it has copies that others need");
+        for replicas in &mut node.configuration.regions {
+            replicas.retain(|replica| replica.node != NodeId(3));
+        }
+        assert!(removed(&node));
+        node.configuration.complete = false;
+        assert!(!removed(&node), "others are still being filled");
     }
 }
