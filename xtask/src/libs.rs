@@ -59,7 +59,7 @@ pub(crate) fn build(release: bool) -> Result<Option<PathBuf>> {
     let copy = folder.join(".libhighwire-paths.so");
     std::fs::copy(built.join("libhighwire_paths.so"), &copy).context("no libhighwire_paths.so")?;
     // Renamed into place: programs that have the old one mapped keep it.
-    std::fs::rename(&copy, &paths).with_context(|| format!("cannot write {}", paths.display()))?;
+    put(&copy, &paths)?;
     Ok(Some(folder))
 }
 
@@ -85,9 +85,8 @@ fn link_ibverbs(table: &Table, archive: &Path, folder: &Path) -> Result<()> {
         .arg("-Wl,--no-whole-archive")
         .words("-Wl,-soname,libibverbs.so.1 -Wl,--gc-sections -Wl,-z,relro,-z,now -Wl,-z,nodelete")
         .arg(format!("-Wl,--version-script,{}", script.display()))
-        .words("-lpthread -ldl -lm -lgcc_s -lc -o")
-        .arg(folder.join("libibverbs.so.1"));
-    check(&line)
+        .words("-lpthread -ldl -lm -lgcc_s -lc");
+    link(line, folder, "libibverbs.so.1")
 }
 
 fn link_rdmacm(table: &Table, folder: &Path) -> Result<()> {
@@ -97,10 +96,19 @@ fn link_rdmacm(table: &Table, folder: &Path) -> Result<()> {
         .words("-x c /dev/null -x none -Wl,--no-as-needed")
         .arg(folder.join("libibverbs.so.1"))
         .words("-Wl,-soname,librdmacm.so.1")
-        .arg(format!("-Wl,--version-script,{}", script.display()))
-        .arg("-o")
-        .arg(folder.join("librdmacm.so.1"));
-    check(&line)
+        .arg(format!("-Wl,--version-script,{}", script.display()));
+    link(line, folder, "librdmacm.so.1")
+}
+
+/// Links an object under another name and puts it in its place when it is whole: programs that start meanwhile find the old one.
+fn link(line: Line, folder: &Path, name: &str) -> Result<()> {
+    let new = folder.join(format!(".{name}"));
+    check(&line.arg("-o").arg(&new))?;
+    put(&new, &folder.join(name))
+}
+
+fn put(new: &Path, place: &Path) -> Result<()> {
+    std::fs::rename(new, place).with_context(|| format!("cannot write {}", place.display()))
 }
 
 fn cc() -> Line {
