@@ -110,3 +110,24 @@ impl Settings {
         (scaled / u128::from(1_000_000 - self.drift_ppm_max)) as u64 + 1
     }
 }
+
+#[cfg(all(test, not(loom)))]
+impl Settings {
+    /// One small hash table, two copies of everything.
+    pub(crate) fn of_tests() -> Settings {
+        Settings {
+            f: 1,
+            tables: vec![TableKind::Hash],
+            rows_max: 100,
+            scan_rows_max: 10,
+            workers: 1,
+            lease_ns: 4_000_000,
+            drift_ppm_max: 1000,
+            stuck_ns: 40_000_000,
+            page_rows: 10,
+            page_pause_ns: 1000,
+            part_bytes: 4 << 20,
+            page_pause_times: 0,
+        }
+    }
+}

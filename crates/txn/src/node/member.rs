@@ -346,27 +346,13 @@ impl Node {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::settings::{Settings, TableKind};
+    use crate::settings::Settings;
 
     /// The first of four nodes, which all have copies, two of everything.
     fn node_of_four() -> Node {
-        let settings = Settings {
-            f: 1,
-            tables: vec![TableKind::Hash],
-            rows_max: 100,
-            scan_rows_max: 10,
-            workers: 1,
-            lease_ns: 4_000_000,
-            drift_ppm_max: 1000,
-            stuck_ns: 40_000_000,
-            page_rows: 10,
-            page_pause_ns: 1000,
-            page_pause_times: 0,
-            part_bytes: 4 << 20,
-        };
         let ids: Vec<NodeId> = (0..4).map(NodeId).collect();
         let first = Configuration::first(&ids, &[100, 101, 102, 103], 4, 1);
-        Node::new(NodeId(0), 100, first, settings, 1)
+        Node::new(NodeId(0), 100, first, Settings::of_tests(), 1)
     }
 
     #[test]

@@ -275,27 +275,10 @@ mod tests {
     use crate::id::{RegionId, TableId};
     use crate::message::Packet;
     use crate::record::Write;
-    use crate::settings::{Settings, TableKind};
+    use crate::settings::Settings;
 
     const MEMBERS: [Member; 3] = [(NodeId(0), 100), (NodeId(1), 101), (NodeId(2), 102)];
     const TABLE: TableId = TableId(0);
-
-    fn settings() -> Settings {
-        Settings {
-            f: 1,
-            tables: vec![TableKind::Hash],
-            rows_max: 100,
-            scan_rows_max: 10,
-            workers: 1,
-            lease_ns: 4_000_000,
-            drift_ppm_max: 1000,
-            stuck_ns: 40_000_000,
-            page_rows: 10,
-            page_pause_ns: 1000,
-            part_bytes: 4 << 20,
-            page_pause_times: 0,
-        }
-    }
 
     /// Node 1, and the three configurations through which node 0 leads it.
     fn member() -> (Node, Vec<Configuration>) {
@@ -303,7 +286,7 @@ mod tests {
         let first = Configuration::first(&ids, &boots, 1, 1);
         let second = first.successor(NodeId(0), MEMBERS.to_vec(), &[], 1).expect("nothing is removed");
         let third = second.successor(NodeId(0), MEMBERS[..2].to_vec(), &[], 1).expect("one is removed");
-        (Node::new(NodeId(1), 101, first.clone(), settings(), 1), vec![first, second, third])
+        (Node::new(NodeId(1), 101, first.clone(), Settings::of_tests(), 1), vec![first, second, third])
     }
 
     fn ask(node: &mut Node, configuration: u32, request: Request) -> Response {
