@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.ibm.disni.RdmaPassiveEndpointGroup;
+import com.ibm.disni.RdmaServerEndpoint;
 import com.ibm.disni.verbs.IbvSendWR;
 import com.ibm.disni.verbs.RdmaCmEvent;
 import com.ibm.disni.verbs.RdmaCmEvent.EventType;
@@ -180,6 +181,23 @@ final class FaultsTest {
             closes.join();
             assertTrue(pair.client.isConnected(), "who was accepted stays");
             assertThrows(ConnectException.class, () -> new Socket(address.getAddress(), address.getPort()).close(), "the port is free again");
+        }
+    }
+
+    @Test
+    void aPortIsFreeAsSoonAsItsListenerIsClosed() throws Exception {
+        RdmaPassiveEndpointGroup<Conversation.ClientEnd> group = clients();
+        try {
+            for (int i = 0; i < 200; i++) {
+                RdmaServerEndpoint<Conversation.ClientEnd> server = group.createServerEndpoint();
+                server.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 4);
+                InetSocketAddress address = (InetSocketAddress) server.getSrcAddr();
+                Thread.yield();
+                server.close();
+                new ServerSocket(address.getPort(), 1, address.getAddress()).close();
+            }
+        } finally {
+            group.close();
         }
     }
 

@@ -33,6 +33,7 @@ public class RdmaCmId {
     private int timeout;
     private SocketAddress destination;
     private ServerSocket listener;
+    private Thread listens;
     private Socket socket;
     /** The client's queue pair, of an end that a listener has made. */
     private Endpoint peer;
@@ -119,7 +120,7 @@ public class RdmaCmId {
             throw new IOException("no address is bound");
         }
         listener.bind(destination, backlog);
-        Thread.ofVirtual().name("disni-listen").start(this::listen);
+        listens = Thread.ofVirtual().name("disni-listen").start(this::listen);
     }
 
     private void listen() {
@@ -319,7 +320,19 @@ public class RdmaCmId {
         if (listener != null) {
             listener.close();
         }
+        awaitListening();
         return 0;
+    }
+
+    /** The kernel has the port until the thread that accepts has let go of it, which is after the close. */
+    private void awaitListening() {
+        try {
+            if (listens != null) {
+                listens.join();
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
     }
 
     /**
