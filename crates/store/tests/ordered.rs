@@ -11,15 +11,6 @@ const TABLE: &str = "ordered.t";
 /// A lease longer than these threads wait for a core.
 const CALM: &str = "lease_ms = 5000\n";
 
-fn clients(cluster: &Cluster) -> Vec<Client> {
-    let own = |door: String| {
-        let mut client = Client::new([door]);
-        client.set_patience(common::PATIENCE);
-        client
-    };
-    cluster.folder.config().doors().into_iter().map(own).collect()
-}
-
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn of_model(model: &Model, from: &[u8], to: Option<&[u8]>, limit: usize) -> Vec<Entry> {
@@ -78,7 +69,7 @@ fn change(
 #[test]
 fn ranges_are_those_of_a_model() {
     let cluster = Cluster::start(3, CALM);
-    let mut clients = clients(&cluster);
+    let mut clients = cluster.clients();
     for seed in 0..12 {
         let mut rng = Rng::new(seed);
         let (table, mut model) = (format!("ordered.{seed}"), Model::new());
@@ -151,7 +142,7 @@ fn a_phantom_in_a_range_is_impossible() {
                 client.counts().retries
             })
         };
-        let threads: Vec<_> = clients(&cluster).into_iter().enumerate().map(work).collect();
+        let threads: Vec<_> = cluster.clients().into_iter().enumerate().map(work).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
     });
     let all = cluster.client().range(TABLE, "1", Some(b"2"), usize::MAX).expect("read");
@@ -176,7 +167,7 @@ fn a_queue_of_many_clients_gives_everything_once_and_in_order() {
     const EACH: usize = 15;
     let cluster = Cluster::start(3, CALM);
     let taken: Vec<Vec<String>> = std::thread::scope(|scope| {
-        for (number, mut client) in clients(&cluster).into_iter().enumerate() {
+        for (number, mut client) in cluster.clients().into_iter().enumerate() {
             scope.spawn(move || {
                 for turn in 0..EACH {
                     let put = client.transact(|transaction| {
@@ -187,7 +178,8 @@ fn a_queue_of_many_clients_gives_everything_once_and_in_order() {
                 }
             });
         }
-        let takers: Vec<_> = clients(&cluster)
+        let takers: Vec<_> = cluster
+            .clients()
             .into_iter()
             .map(|mut client| {
                 scope.spawn(move || {

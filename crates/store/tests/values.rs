@@ -21,19 +21,10 @@ fn value(tag: u8, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| tag ^ (at / 1000) as u8).collect()
 }
 
-fn clients(cluster: &Cluster) -> Vec<Client> {
-    let own = |door: String| {
-        let mut client = Client::new([door]);
-        client.set_patience(common::PATIENCE);
-        client
-    };
-    cluster.folder.config().doors().into_iter().map(own).collect()
-}
-
 #[test]
 fn values_of_any_length_come_back_at_every_node_and_go() {
     let cluster = Cluster::start(3, CALM);
-    let mut clients = clients(&cluster);
+    let mut clients = cluster.clients();
     let lengths = [0, 1, SHORT, SHORT + 1, 4060, 4061, 65_535, 65_536, 300_000, VALUE_BYTES_MAX];
     // Up, down, and up again: a value takes the place of another of any length.
     let order = lengths.iter().chain(lengths.iter().rev()).chain(&[VALUE_BYTES_MAX, 7, VALUE_BYTES_MAX]);
@@ -100,7 +91,8 @@ fn a_value_that_is_being_replaced_is_never_seen_as_a_mixture() {
     write(&mut cluster.client(), 0).expect("stored");
     let seen: usize = std::thread::scope(|scope| {
         let (is_over, write, tag_of) = (&is_over, &write, &tag_of);
-        let writers: Vec<_> = clients(&cluster)
+        let writers: Vec<_> = cluster
+            .clients()
             .into_iter()
             .enumerate()
             .map(|(number, mut client)| {
@@ -111,7 +103,8 @@ fn a_value_that_is_being_replaced_is_never_seen_as_a_mixture() {
                 })
             })
             .collect();
-        let readers: Vec<_> = clients(&cluster)
+        let readers: Vec<_> = cluster
+            .clients()
             .into_iter()
             .enumerate()
             .map(|(number, mut client)| {
@@ -157,7 +150,7 @@ fn changes_of_long_values_by_many_clients_are_all_there() {
     let cluster = Cluster::start(3, CALM);
     cluster.client().put("t", "k", vec![b'.'; 20_000]).expect("stored");
     std::thread::scope(|scope| {
-        for (number, mut client) in clients(&cluster).into_iter().enumerate() {
+        for (number, mut client) in cluster.clients().into_iter().enumerate() {
             scope.spawn(move || {
                 for turn in 0..EACH {
                     let changed = client.transact(|transaction| {

@@ -140,6 +140,16 @@ impl Cluster {
         Cluster::start_by(nodes, more, Engine::start)
     }
 
+    /// A client of each node's door alone.
+    pub(crate) fn clients(&self) -> Vec<Client> {
+        let own = |door: String| {
+            let mut client = Client::new([door]);
+            client.set_patience(PATIENCE);
+            client
+        };
+        self.folder.config().doors().into_iter().map(own).collect()
+    }
+
     /// A cluster with a benchmark's tables.
     pub(crate) fn of_benchmark(nodes: usize, more: &str, benchmark: Benchmark) -> Cluster {
         Cluster::start_by(nodes, more, |config, id| {
