@@ -352,12 +352,6 @@ impl Machine {
         self.want(|thread| thread.wants = Want::Look);
     }
 
-    /// On how many cores the thread may run.
-    pub fn allowed(&self) -> usize {
-        let state = self.0.borrow();
-        if state.threads[state.me().0].is_pinned { 1 } else { state.cores.len() }
-    }
-
     /// The processor time of the thread. As on a real system, this call makes the scheduler add up the
     /// running thread's time, and look whether that is up.
     pub fn thread_ns(&self) -> u64 {

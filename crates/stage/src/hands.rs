@@ -129,8 +129,8 @@ impl World for Asked {
         cores.first().is_some_and(|core| self.0.pin(*core as usize))
     }
 
-    fn allowed_cores(&self) -> usize {
-        self.0.allowed()
+    fn machine_cores(&self) -> usize {
+        self.0.cores()
     }
 
     fn run_only_when_idle(&self) {

@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 use highwire_cores::{Costs, Machine};
 use highwire_wake::{
     Account, Core, Figures, LeaderFollower, Station, Strategy, Turn, Wait, WakeStrategy, WakeWord, Work,
-    allowed_cores, pin, run_only_when_idle, runnable_threads, thread_time, yield_core,
+    machine_cores, pin, run_only_when_idle, runnable_threads, thread_time, yield_core,
 };
 use std::io;
 
@@ -49,7 +49,7 @@ fn measure(cores: [Core; 2]) -> io::Result<Costs> {
     });
     let clock_ns = mean(20_000, || _ = std::hint::black_box(Instant::now()));
     let call_ns = mean(5000, yield_core);
-    let census_ns = mean(500, || _ = std::hint::black_box((runnable_threads(), allowed_cores())));
+    let census_ns = mean(500, || _ = std::hint::black_box((runnable_threads(), machine_cores())));
     let turn_ns = turn().saturating_sub(clock_ns / 16).max(1);
     let line = bounce(cores, std::hint::spin_loop)?;
     let fetch_ns = line.saturating_sub(relax_ns / 2).max(1);

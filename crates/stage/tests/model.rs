@@ -135,6 +135,18 @@ fn a_dispatcher_beats_events_by_what_a_wake_up_of_another_core_costs() {
     assert!(of(Strategy::Event) < of(Strategy::Dispatcher));
 }
 
+/// A thread that runs on another core is no crowd on this one, however often the waiting thread looks for one.
+#[test]
+fn a_thread_kept_on_one_core_polls_while_another_core_has_work() {
+    let of = |strategy| {
+        let scene = Scene { is_own: true, is_apart: true, ..scene(strategy, 1, 1) };
+        let outcome = played(scene, COSTS, Until::Time(Duration::from_millis(150)), 1, Care::default());
+        p(&outcome.expect("no event is lost"), 0.5)
+    };
+    let (adaptive, event) = (of(Strategy::Adaptive), of(Strategy::Event));
+    assert!(3 * adaptive < event, "{adaptive} ns, where a sleeper takes {event}");
+}
+
 #[test]
 fn a_thread_that_leads_has_its_event_sooner_than_any_sleeper() {
     let own = |strategy| p(&outcome(Scene { is_own: true, ..scene(strategy, 1, 1) }), 0.5);

@@ -29,7 +29,7 @@ pub use strategy::{
     Strategy, Turn, Wait, WakeStrategy, Work,
 };
 pub use sys::{
-    Core, Priority, allowed_cores, current_core, pin, process_switches, process_time, run_only_when_idle,
+    Core, Priority, current_core, machine_cores, pin, process_switches, process_time, run_only_when_idle,
     run_urgently, runnable_threads, thread_time, yield_core,
 };
 pub use watch::Watch;

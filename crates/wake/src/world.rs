@@ -28,8 +28,8 @@ pub trait World {
     fn core(&self) -> Core;
     /// Keeps the thread on the first of these cores; false if there is no such core.
     fn pin(&self, cores: &[Core]) -> bool;
-    /// The number of cores on which the thread may run.
-    fn allowed_cores(&self) -> usize;
+    /// The number of cores that the machine has.
+    fn machine_cores(&self) -> usize;
     /// Lets the thread run only when no other wants its core.
     fn run_only_when_idle(&self);
     /// The time that the thread has spent on a core.

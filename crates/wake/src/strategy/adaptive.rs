@@ -97,9 +97,10 @@ impl Habit for Adapting<'_> {
     }
 }
 
-/// Whether more threads want to run than this one has cores. If the system does not tell, a poll finds out.
+/// Whether more threads want to run than the machine has cores: both of the whole machine, or a thread that is kept on one core would take
+/// those of the others for a crowd on its own. If the system does not tell, or if the crowd is on this core alone, a poll finds out.
 fn is_full() -> bool {
-    sys::runnable_threads().is_some_and(|threads| threads > sys::allowed_cores())
+    sys::runnable_threads().is_some_and(|threads| threads > sys::machine_cores())
 }
 
 impl Experience {
