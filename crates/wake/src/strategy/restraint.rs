@@ -38,6 +38,11 @@ impl Restraint {
         self.before.store(skips, Ordering::Relaxed);
     }
 
+    /// The next occasion may be used; if that fails, as many are skipped as if none had been given away.
+    pub fn try_next(&self) {
+        self.skips.store(0, Ordering::Relaxed);
+    }
+
     /// The action would have paid.
     pub fn forget_failures(&self) {
         self.skips.store(0, Ordering::Relaxed);
@@ -73,5 +78,10 @@ mod tests {
         restraint.on_success();
         restraint.on_failure();
         assert_eq!((tries_of(&restraint, 7), tries_of(&restraint, 1)), (0, 1));
+        restraint.on_failure();
+        restraint.try_next();
+        assert!(restraint.may_try());
+        restraint.on_failure();
+        assert_eq!((tries_of(&restraint, 31), tries_of(&restraint, 1)), (0, 1));
     }
 }
