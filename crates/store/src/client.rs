@@ -222,12 +222,12 @@ impl Client {
         }
     }
 
-    /// Ends the node that this client talks to.
+    /// Ends the node that this client talks to, and no other one.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`StoreError::Unknown`] if the connection is lost before the node has answered; [`StoreError`].
     pub fn stop_node(&mut self) -> Result<(), StoreError> {
-        match self.ask(&Request::Stop)? {
+        match self.tell(&Request::Stop)? {
             Answer::Stopping => Ok(()),
             answer => Err(unexpected(answer)),
         }
@@ -236,9 +236,10 @@ impl Client {
     /// Asks the node that this client talks to to leave the cluster. It ends when its data has moved to the others.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if too few would stay; [`StoreError`].
+    /// [`StoreError::Invalid`] if too few would stay; [`StoreError::Unknown`] if the connection is lost before the node has answered, and no other
+    /// node is asked; [`StoreError`].
     pub fn leave(&mut self) -> Result<(), StoreError> {
-        match self.ask(&Request::Leave)? {
+        match self.tell(&Request::Leave)? {
             Answer::Leaving => Ok(()),
             answer => Err(unexpected(answer)),
         }
@@ -271,13 +272,17 @@ impl Client {
         }
     }
 
-    fn commit(&mut self, request: &Request) -> Result<(), StoreError> {
+    /// Asks one node for what it must not do twice, and what no other node may do in its place.
+    fn tell(&mut self, request: &Request) -> Result<Answer, StoreError> {
         self.connect(Instant::now() + self.patience)?;
-        match self.exchange(request) {
-            Ok(Answer::Committed) => Ok(()),
-            Ok(answer) => Err(unexpected(answer)),
-            // The commit may have arrived before that, and must not happen twice.
-            Err(error) => Err(StoreError::Unknown(format!("the connection was lost: {error}"))),
+        // It may have arrived before the connection was lost.
+        self.exchange(request).map_err(lost)
+    }
+
+    fn commit(&mut self, request: &Request) -> Result<(), StoreError> {
+        match self.tell(request)? {
+            Answer::Committed => Ok(()),
+            answer => Err(unexpected(answer)),
         }
     }
 
@@ -289,7 +294,7 @@ impl Client {
             self.stream = None;
             self.next += 1;
         }
-        answer.map_err(|error| StoreError::Unknown(format!("the connection was lost: {error}")))
+        answer.map_err(lost)
     }
 
     fn exchange(&mut self, request: &Request) -> io::Result<Answer> {
@@ -371,6 +376,10 @@ fn enter(door: &str, patience: Duration) -> io::Result<BufReader<TcpStream>> {
         }
     }
     Err(last)
+}
+
+fn lost(error: io::Error) -> StoreError {
+    StoreError::Unknown(format!("the connection was lost: {error}"))
 }
 
 fn unexpected(answer: Answer) -> StoreError {

@@ -31,7 +31,7 @@ impl fmt::Display for StoreError {
         match self {
             StoreError::Conflict => f.write_str("other transactions were in the way; nothing was changed"),
             StoreError::Unavailable(why) => write!(f, "the store cannot serve now: {why}"),
-            StoreError::Unknown(why) => write!(f, "it is not known whether this was committed: {why}"),
+            StoreError::Unknown(why) => write!(f, "it is not known whether this was done: {why}"),
             StoreError::Full => f.write_str("the store takes no more keys; nothing was changed"),
             StoreError::Invalid(what) | StoreError::Aborted(what) => f.write_str(what),
         }

@@ -5,6 +5,8 @@ mod common;
 use common::bank::Bank;
 use common::{Folder, PATIENCE, Process, be_a_node_if_asked, until};
 use highwire_store::{Client, ClusterConfig, Engine, NodeStatus, StoreError};
+use std::io::Read as _;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -251,4 +253,30 @@ fn a_node_that_is_no_member_cannot_be_removed() {
     let mut client = Client::new([folder.config().doors()[0].clone()]);
     let error = until("a refusal", || client.leave().err());
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+}
+
+/// A door that takes the first client's greeting and first question, and ends the connection without an answer.
+fn broken_door() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let door = listener.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("a client");
+        // The greeting and the length of the question.
+        client.read_exact(&mut [0; 12]).expect("the client asks");
+    });
+    door
+}
+
+#[test]
+fn a_node_whose_connection_breaks_is_not_replaced_by_another_that_stops_or_leaves() {
+    let folder = Folder::new(3, LEASE);
+    let _nodes: Vec<Process> = (0..3).map(|node| Process::start(&folder.file(), node)).collect();
+    folder.wait_for(&[0, 1, 2], 3);
+    for told in [Client::stop_node, Client::leave] {
+        let doors = [broken_door()].into_iter().chain(folder.config().doors());
+        let error = told(&mut Client::new(doors)).expect_err("the connection breaks");
+        assert!(matches!(error, StoreError::Unknown(_)), "{error}");
+        assert!(error.to_string().contains("the connection was lost"), "{error}");
+    }
+    folder.wait_for(&[0, 1, 2], 3);
 }
