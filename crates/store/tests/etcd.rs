@@ -135,3 +135,60 @@ fn nodes_serve_without_etcd_and_agree_on_members_when_it_is_back() {
         assert_eq!(client.get("t", key).expect("read"), Some(value.into()));
     }
 }
+
+#[test]
+fn a_node_joins_and_another_leaves_when_etcd_is_back() {
+    const ROWS: usize = 300;
+    let Some(mut etcd) = Etcd::start("members") else { return };
+    let folder = Folder::with_register(3, LEASE, &format!("etcd://{}/bank", etcd.member.client()));
+    let mut nodes: Vec<Process> = (0..3).map(|node| Process::start(&folder.file(), node)).collect();
+    folder.wait_for(&[0, 1, 2], 3);
+    let mut client = folder.client();
+    for row in 0..ROWS {
+        client.put("t", row.to_string(), row.to_string()).expect("stored");
+    }
+    let (file, door) = folder.grown(3, false, "");
+    let mut doors = folder.config().doors();
+    doors.push(door);
+    let of = |node: usize| {
+        let mut client = Client::new([doors[node].clone()]);
+        client.set_patience(Duration::from_secs(1));
+        client
+    };
+    let members = |node: usize| of(node).status().ok().map(|status| status.members);
+    let settled = |expected: &[u16]| {
+        until(&format!("members {expected:?}"), || {
+            let statuses = expected.iter().map(|&node| of(usize::from(node)).status().ok());
+            let statuses: Vec<_> = statuses.collect::<Option<_>>()?;
+            let are_members = statuses.iter().all(|status| status.is_open && status.members == expected);
+            (are_members && statuses.iter().any(|status| status.is_settled)).then_some(())
+        });
+    };
+
+    // A node that begins needs the register, and so does a change of members; everything else goes on.
+    etcd.stop();
+    nodes.push(Process::start(&file, 3));
+    let said = until("a node that says what it waits for", || {
+        let error = of(3).put("t", "early", "1").err()?.to_string();
+        error.contains("register").then_some(error)
+    });
+    assert!(said.contains("the register cannot be read"), "{said}");
+    client.put("t", "without", "etcd").expect("stored");
+    assert_eq!(until("a status", || members(0)), [0, 1, 2]);
+    etcd.go();
+    settled(&[0, 1, 2, 3]);
+
+    etcd.stop();
+    of(1).leave().expect("it takes note");
+    client.put("t", "leaving", "later").expect("stored");
+    assert_eq!(until("a status", || members(0)), [0, 1, 2, 3]);
+    etcd.go();
+    settled(&[0, 2, 3]);
+    let ended = until("the end of a node that has left", || nodes[1].ended());
+    assert!(ended.success(), "{ended}");
+    for node in [0, 2, 3] {
+        let mut client = of(node);
+        client.set_patience(common::PATIENCE);
+        assert_eq!(client.scan("t", "").expect("scanned").len(), ROWS + 2);
+    }
+}
