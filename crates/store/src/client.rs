@@ -5,20 +5,21 @@
 //! If not, the closure runs again. So the closure may run several times, may see a state that never was (then
 //! it runs again), and must have no effects outside the transaction that it would regret.
 
-use crate::error::StoreError;
-use crate::message::{Answer, Entry, Footprint, GREETING, NodeStatus, Request, WriteRequest, receive, send};
-use crate::milestones::Milestone;
-use crate::transaction::RANGE_KEYS_MAX;
-use crate::{order, rows};
-use std::collections::BTreeMap;
-use std::io::{self, BufReader, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
-use std::time::{Duration, Instant};
+mod connection;
+mod transaction;
 
-/// How long a node may take to let a client in.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a node may take to answer unless set: longer than the node's own patience with a transaction.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(8);
+pub(crate) use connection::Conversation;
+pub use transaction::ClientTransaction;
+
+use crate::error::StoreError;
+use crate::message::{Answer, Entry, Footprint, NodeStatus, Request};
+use crate::milestones::Milestone;
+use crate::rows;
+use connection::ANSWER_PATIENCE;
+use std::collections::BTreeMap;
+use std::io::BufReader;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 /// A table and a key in it.
 type Name = (Vec<u8>, Vec<u8>);
@@ -252,134 +253,6 @@ impl Client {
             answer => Err(unexpected(answer)),
         }
     }
-
-    /// Asks a question that changes nothing, so that it can be asked again elsewhere.
-    fn ask(&mut self, request: &Request) -> Result<Answer, StoreError> {
-        let deadline = Instant::now() + self.patience;
-        loop {
-            self.connect(deadline)?;
-            match self.exchange(request) {
-                // The node ends. Nothing was changed by this question, so nothing about it is unknown.
-                Ok(Answer::Failed(StoreError::Unknown(why))) => {
-                    return Ok(Answer::Failed(StoreError::Unavailable(why)));
-                }
-                Ok(answer) => return Ok(answer),
-                Err(error) if Instant::now() >= deadline => {
-                    return Err(StoreError::Unavailable(format!("the connection was lost: {error}")));
-                }
-                Err(_) => {}
-            }
-        }
-    }
-
-    /// Asks one node for what it must not do twice, and what no other node may do in its place.
-    fn tell(&mut self, request: &Request) -> Result<Answer, StoreError> {
-        self.connect(Instant::now() + self.patience)?;
-        // It may have arrived before the connection was lost.
-        self.exchange(request).map_err(lost)
-    }
-
-    fn commit(&mut self, request: &Request) -> Result<(), StoreError> {
-        match self.tell(request)? {
-            Answer::Committed => Ok(()),
-            answer => Err(unexpected(answer)),
-        }
-    }
-
-    /// Asks a node once. If that node cannot serve, the next question goes to another one.
-    pub(crate) fn ask_once(&mut self, request: &Request) -> Result<Answer, StoreError> {
-        self.connect(Instant::now() + self.patience)?;
-        let answer = self.exchange(request);
-        if matches!(answer, Ok(Answer::Failed(StoreError::Unavailable(_)))) {
-            self.stream = None;
-            self.next += 1;
-        }
-        answer.map_err(lost)
-    }
-
-    fn exchange(&mut self, request: &Request) -> io::Result<Answer> {
-        let result = match &mut self.stream {
-            Some(stream) => send(stream.get_mut(), request).and_then(|()| receive(stream)),
-            None => Err(io::ErrorKind::NotConnected.into()),
-        };
-        if result.is_err() {
-            // The next question goes elsewhere: a stopped process still accepts connections.
-            self.stream = None;
-            self.next += 1;
-            self.counts.reconnects += 1;
-        }
-        result
-    }
-
-    /// Finds a node that lets this client in: tries each in turn, the last one used first.
-    fn connect(&mut self, deadline: Instant) -> Result<(), StoreError> {
-        let mut errors = Vec::new();
-        while self.stream.is_none() {
-            if self.doors.is_empty() {
-                return Err(StoreError::Unavailable("the client knows no node".into()));
-            }
-            let door = &self.doors[self.next % self.doors.len()];
-            match enter(door, self.answer_patience) {
-                Ok(stream) => self.stream = Some(stream),
-                Err(error) => {
-                    errors.push(format!("{door}: {error}"));
-                    self.next += 1;
-                    if errors.len() >= self.doors.len() {
-                        if Instant::now() >= deadline || errors.len() >= NOBODY.max(self.doors.len()) {
-                            errors.truncate(self.doors.len());
-                            let what = format!("no node lets a client in ({})", errors.join("; "));
-                            return Err(StoreError::Unavailable(what));
-                        }
-                        std::thread::sleep(Duration::from_millis(50));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// After this many refusals by all nodes, a client believes that there is no store.
-const NOBODY: usize = 9;
-
-/// A conversation with one node, for questions that only this node can answer.
-#[derive(Debug)]
-pub(crate) struct Conversation {
-    stream: BufReader<TcpStream>,
-}
-
-impl Conversation {
-    pub(crate) fn enter(door: &str) -> io::Result<Conversation> {
-        Ok(Conversation { stream: enter(door, ANSWER_PATIENCE)? })
-    }
-
-    pub(crate) fn tell(&mut self, request: &Request) -> io::Result<()> {
-        send(self.stream.get_mut(), request)
-    }
-
-    pub(crate) fn hear(&mut self) -> io::Result<Answer> {
-        receive(&mut self.stream)
-    }
-}
-
-fn enter(door: &str, patience: Duration) -> io::Result<BufReader<TcpStream>> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "no such host");
-    for address in door.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
-            Ok(mut stream) => {
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(patience))?;
-                stream.write_all(&GREETING)?;
-                return Ok(BufReader::new(stream));
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-fn lost(error: io::Error) -> StoreError {
-    StoreError::Unknown(format!("the connection was lost: {error}"))
 }
 
 fn unexpected(answer: Answer) -> StoreError {
@@ -391,164 +264,10 @@ fn unexpected(answer: Answer) -> StoreError {
     }
 }
 
-/// A transaction of a client, as its closure sees it.
-#[derive(Debug)]
-pub struct ClientTransaction<'a> {
-    client: &'a mut Client,
-    seen: Footprint,
-    writes: BTreeMap<Name, Value>,
-    /// The values read: a key that is read twice has one value.
-    values: BTreeMap<Name, Value>,
-    reads: usize,
-}
-
-impl ClientTransaction<'_> {
-    /// A key's value, as this transaction sees it.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub fn get(&mut self, table: &str, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut values = self.get_all(&[(table, key.as_ref())])?;
-        Ok(values.pop().flatten())
-    }
-
-    /// Values of several keys, with one question.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub fn get_all(&mut self, keys: &[(&str, &[u8])]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        let names: Vec<Name> =
-            keys.iter().map(|(table, key)| (table.as_bytes().to_vec(), key.to_vec())).collect();
-        let is_known = |name: &&Name| self.writes.contains_key(*name) || self.values.contains_key(*name);
-        let unknown: Vec<_> = names.iter().filter(|name| !is_known(name)).cloned().collect();
-        if !unknown.is_empty() {
-            let (values, seen) = self.client.read(&unknown)?;
-            self.reads += 1;
-            self.seen.rows.extend(seen.rows);
-            self.values.extend(unknown.into_iter().zip(values));
-        }
-        let value = |name| self.writes.get(name).or_else(|| self.values.get(name)).cloned().flatten();
-        Ok(names.iter().map(value).collect())
-    }
-
-    /// All entries of a table whose keys begin with `prefix`, in the order of their keys. An entry that is
-    /// added or removed there before this transaction commits is a conflict.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub fn scan(&mut self, table: &str, prefix: impl AsRef<[u8]>) -> Result<Vec<Entry>, StoreError> {
-        let (table, prefix) = (table.as_bytes().to_vec(), prefix.as_ref().to_vec());
-        let request = Request::Scan { table: table.clone(), prefix: prefix.clone() };
-        let (entries, seen) = match self.client.ask(&request)? {
-            Answer::Scanned { entries, seen } => (entries, seen),
-            answer => return Err(unexpected(answer)),
-        };
-        self.reads += 1;
-        self.seen.extend(seen);
-        let mut found: BTreeMap<Vec<u8>, Vec<u8>> =
-            entries.into_iter().map(|entry| (entry.key, entry.value)).collect();
-        for ((_, key), value) in
-            self.writes.iter().filter(|((of, key), _)| *of == table && key.starts_with(&prefix))
-        {
-            match value {
-                Some(value) => found.insert(key.clone(), value.clone()),
-                None => found.remove(key),
-            };
-        }
-        Ok(found.into_iter().map(|(key, value)| Entry { key, value }).collect())
-    }
-
-    /// The first `limit` entries of an ordered table from the key `from` on and before the key `to`, in the order
-    /// of their keys. An entry that is added, changed or removed there before this transaction commits is a conflict.
-    ///
-    /// # Errors
-    /// [`StoreError`]: [`StoreError::Invalid`] if the table has no order.
-    pub fn range(
-        &mut self,
-        table: &str,
-        from: impl AsRef<[u8]>,
-        to: Option<&[u8]>,
-        limit: usize,
-    ) -> Result<Vec<Entry>, StoreError> {
-        let (table, mut from) = (table.as_bytes().to_vec(), from.as_ref().to_vec());
-        order::check(&table)?;
-        let own: Vec<(Vec<u8>, Value)> = self
-            .writes
-            .range((table.clone(), from.clone())..)
-            .take_while(|((of, key), _)| *of == table && to.is_none_or(|to| key.as_slice() < to))
-            .map(|((_, key), value)| (key.clone(), value.clone()))
-            .collect();
-        // So many that enough are left if this transaction has deleted some.
-        let enough = limit.saturating_add(own.len());
-        let mut found = BTreeMap::new();
-        while found.len() < enough {
-            let limit = RANGE_KEYS_MAX.min(enough - found.len());
-            let (table, to) = (table.clone(), to.map(<[u8]>::to_vec));
-            let request = Request::Range { table, from: from.clone(), to, limit: limit as u32 };
-            let (entries, seen) = match self.client.ask(&request)? {
-                Answer::Scanned { entries, seen } => (entries, seen),
-                answer => return Err(unexpected(answer)),
-            };
-            self.reads += 1;
-            self.seen.extend(seen);
-            let count = entries.len();
-            // The next key behind the last one.
-            if let Some(last) = entries.last() {
-                from = [last.key.as_slice(), &[0]].concat();
-            }
-            found.extend(entries.into_iter().map(|entry| (entry.key, entry.value)));
-            if count < limit {
-                break;
-            }
-        }
-        for (key, value) in own {
-            match value {
-                Some(value) => found.insert(key, value),
-                None => found.remove(&key),
-            };
-        }
-        Ok(found.into_iter().take(limit).map(|(key, value)| Entry { key, value }).collect())
-    }
-
-    /// Gives a key a value, when the transaction commits.
-    pub fn put(&mut self, table: &str, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        let name = (table.as_bytes().to_vec(), key.as_ref().to_vec());
-        self.writes.insert(name, Some(value.as_ref().to_vec()));
-    }
-
-    /// Takes a key away, when the transaction commits.
-    pub fn delete(&mut self, table: &str, key: impl AsRef<[u8]>) {
-        self.writes.insert((table.as_bytes().to_vec(), key.as_ref().to_vec()), None);
-    }
-
-    fn commit(self) -> Result<(), StoreError> {
-        // One question is answered at one instant, which is when the transaction happened.
-        if self.writes.is_empty() && self.reads <= 1 {
-            return Ok(());
-        }
-        for ((table, key), value) in &self.writes {
-            rows::check_key(table, key)?;
-            rows::check_value(value.as_deref().unwrap_or_default())?;
-        }
-        let write = |((table, key), value)| WriteRequest { table, key, value };
-        let is_read_only = self.writes.is_empty();
-        let writes: Vec<WriteRequest> = self.writes.into_iter().map(write).collect();
-        let bytes: usize = writes.iter().map(WriteRequest::bytes).sum();
-        if bytes > rows::WRITE_BYTES_MAX {
-            return Err(rows::writes_too_much(bytes));
-        }
-        let request = Request::Commit { seen: self.seen, writes };
-        match self.client.commit(&request) {
-            // The transaction changes nothing: it is as if it had not been tried.
-            Err(StoreError::Unknown(_)) if is_read_only => Err(StoreError::Conflict),
-            result => result,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::{GREETING, receive, send};
     use std::io::Read as _;
     use std::net::TcpListener;
 

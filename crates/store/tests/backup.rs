@@ -118,7 +118,7 @@ fn a_restore_that_is_broken_off_goes_on_where_it_was() {
     let path = source.folder.path().join("bank.backup");
     let blocks = take(&mut client, &path).contents.blocks;
     let other = source.folder.path().join("other.backup");
-    client.put("bank", "more", "1").expect("stored");
+    common::put(&mut client, "bank", "more", "1");
     take(&mut client, &other);
 
     let folder = Folder::with_disks(3, LEASE);
@@ -152,14 +152,14 @@ fn tables_that_are_not_empty_stay_as_they_are_unless_they_shall_be_replaced() {
     let cluster = Cluster::start(3, LEASE);
     let mut client = cluster.client();
     for row in 0..700 {
-        client.put("rows", format!("{row}"), "old").expect("stored");
+        common::put(&mut client, "rows", format!("{row}"), "old");
     }
     let path = cluster.folder.path().join("rows.backup");
     assert_eq!(take(&mut client, &path).contents.entries(), 700);
     for row in 300..1200 {
-        client.put("rows", format!("{row}"), "new").expect("stored");
+        common::put(&mut client, "rows", format!("{row}"), "new");
     }
-    client.put("others", "k", "v").expect("stored");
+    common::put(&mut client, "others", "k", "v");
     let error = restore(&mut client, &path, KEEP, &mut |_, _| {}).expect_err("there are rows");
     assert!(matches!(&error, RestoreError::NotEmpty(tables) if tables == &["rows"]), "{error}");
     let new = |client: &mut Client| {
@@ -192,8 +192,8 @@ fn long_values_and_ordered_tables_are_of_the_same_instant_and_come_back() {
     let value = |turn: usize| vec![turn as u8; 60_000 + turn];
     let put = |client: &mut Client, turn: usize| {
         for key in 0..6 {
-            client.put("long", format!("{key}"), value(turn)).expect("stored");
-            client.put("ordered.events", format!("{key}-{turn}"), turn.to_string()).expect("stored");
+            common::put(client, "long", format!("{key}"), value(turn));
+            common::put(client, "ordered.events", format!("{key}-{turn}"), turn.to_string());
         }
     };
     put(&mut client, 1);
@@ -213,7 +213,7 @@ fn long_values_and_ordered_tables_are_of_the_same_instant_and_come_back() {
     let keys: Vec<_> = events.iter().map(|entry| String::from_utf8_lossy(&entry.key).into_owned()).collect();
     assert_eq!(keys, ["0-1", "1-1", "2-1", "3-1", "4-1", "5-1"]);
     // Replacing takes long values and the order away as well.
-    client.put("ordered.events", "9-9", "more").expect("stored");
+    common::put(&mut client, "ordered.events", "9-9", "more");
     restore(&mut client, &path, REPLACE, &mut |_, _| {}).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(client.scan("ordered.events", "").expect("scanned").len(), 6);
 }
@@ -251,7 +251,7 @@ fn of_two_backups_at_once_one_waits_and_a_client_that_goes_leaves_nothing_frozen
     let cluster = Cluster::start(3, LEASE);
     let mut client = cluster.client();
     for row in 0..300 {
-        client.put("rows", format!("{row}"), "x").expect("stored");
+        common::put(&mut client, "rows", format!("{row}"), "x");
     }
     let [first, second] = ["first", "second"].map(|name| cluster.folder.path().join(name));
     let mut impatient = cluster.client();
@@ -259,7 +259,7 @@ fn of_two_backups_at_once_one_waits_and_a_client_that_goes_leaves_nothing_frozen
     let mut meanwhile = |_, _| {
         let error = back_up(&mut impatient, &second, &mut |_, _| {}).expect_err("one is under way");
         assert!(error.to_string().contains("another backup is under way"), "{error}");
-        client.put("rows", "meanwhile", "x").expect("commits go on");
+        common::put(&mut client, "rows", "meanwhile", "x");
     };
     let mut other = cluster.client();
     let taken = back_up(&mut other, &first, &mut meanwhile).unwrap_or_else(|error| panic!("{error}"));

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const LEASE: &str = "lease_ms = 400";
+/// A lease longer than these processes wait for a core.
+const CALM: &str = "lease_ms = 5000";
 
 #[test]
 fn this_process_is_a_node() {
@@ -112,12 +114,12 @@ fn nodes_serve_without_etcd_and_agree_on_members_when_it_is_back() {
     let mut nodes: Vec<Process> = (0..3).map(|node| Process::start(&folder.file(), node)).collect();
     folder.wait_for(&[0, 1, 2], 3);
     let mut client = folder.client();
-    client.put("t", "first", "1").expect("stored");
+    common::put(&mut client, "t", "first", "1");
 
     // Without etcd everything goes on, except changes of membership.
     etcd.stop();
     for count in 0..20 {
-        client.put("t", "second", count.to_string()).expect("stored without etcd");
+        common::put(&mut client, "t", "second", count.to_string());
     }
     drop(nodes.remove(1));
     // Longer than the nodes would wait for a lost one if etcd answered.
@@ -128,7 +130,7 @@ fn nodes_serve_without_etcd_and_agree_on_members_when_it_is_back() {
 
     etcd.go();
     folder.wait_for(&[0, 2], 2);
-    client.put("t", "third", "3").expect("stored by two");
+    common::put(&mut client, "t", "third", "3");
     nodes.insert(1, Process::start(&folder.file(), 1));
     folder.wait_for(&[0, 1, 2], 3);
     for (key, value) in [("first", "1"), ("second", "19"), ("third", "3")] {
@@ -140,12 +142,12 @@ fn nodes_serve_without_etcd_and_agree_on_members_when_it_is_back() {
 fn a_node_joins_and_another_leaves_when_etcd_is_back() {
     const ROWS: usize = 300;
     let Some(mut etcd) = Etcd::start("members") else { return };
-    let folder = Folder::with_register(3, LEASE, &format!("etcd://{}/bank", etcd.member.client()));
+    let folder = Folder::with_register(3, CALM, &format!("etcd://{}/bank", etcd.member.client()));
     let mut nodes: Vec<Process> = (0..3).map(|node| Process::start(&folder.file(), node)).collect();
     folder.wait_for(&[0, 1, 2], 3);
     let mut client = folder.client();
     for row in 0..ROWS {
-        client.put("t", row.to_string(), row.to_string()).expect("stored");
+        common::put(&mut client, "t", row.to_string(), row.to_string());
     }
     let (file, door) = folder.grown(3, false, "");
     let mut doors = folder.config().doors();
@@ -173,14 +175,14 @@ fn a_node_joins_and_another_leaves_when_etcd_is_back() {
         error.contains("register").then_some(error)
     });
     assert!(said.contains("the register cannot be read"), "{said}");
-    client.put("t", "without", "etcd").expect("stored");
+    common::put(&mut client, "t", "without", "etcd");
     assert_eq!(until("a status", || members(0)), [0, 1, 2]);
     etcd.go();
     settled(&[0, 1, 2, 3]);
 
     etcd.stop();
     of(1).leave().expect("it takes note");
-    client.put("t", "leaving", "later").expect("stored");
+    common::put(&mut client, "t", "leaving", "later");
     assert_eq!(until("a status", || members(0)), [0, 1, 2, 3]);
     etcd.go();
     settled(&[0, 2, 3]);

@@ -96,7 +96,7 @@ fn no_money_is_lost_when_nodes_are_killed_and_stopped_and_they_come_back() {
     folder.wait_for(&[0, 1, 2], 3);
     let mut client = folder.client();
     for account in 0..ACCOUNTS {
-        client.put("bank", name(account), BALANCE.to_string()).expect("stored");
+        common::put(&mut client, "bank", name(account), BALANCE.to_string());
     }
     let load = Load::default();
     std::thread::scope(|scope| {

@@ -1,6 +1,6 @@
 //! A bank as load: each transaction moves money between two accounts, and adds one to its client's counter.
 
-use super::until;
+use super::{commit, put, until};
 use highwire_store::{Client, StoreError};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,7 +36,7 @@ fn number(value: Option<Vec<u8>>) -> i64 {
 impl Bank {
     pub(crate) fn open(client: &mut Client) -> Bank {
         for number in 0..ACCOUNTS {
-            client.put("bank", account(number), BALANCE.to_string()).expect("stored");
+            put(client, "bank", account(number), BALANCE.to_string());
         }
         Bank::default()
     }
@@ -44,13 +44,15 @@ impl Bank {
     /// Rows besides, so that moving everything takes a while.
     pub(crate) fn fill(client: &mut Client, rows: usize) {
         for chunk in (0..rows).collect::<Vec<_>>().chunks(50) {
-            let filled = client.transact(|transaction| {
-                for row in chunk {
-                    transaction.put("filling", format!("row-{row:06}"), "x".repeat(1000));
-                }
-                Ok(())
-            });
-            filled.expect("stored");
+            let fill = || {
+                client.transact(|transaction| {
+                    for row in chunk {
+                        transaction.put("filling", format!("row-{row:06}"), "x".repeat(1000));
+                    }
+                    Ok(())
+                })
+            };
+            commit("rows that are stored", fill);
         }
     }
 

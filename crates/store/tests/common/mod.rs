@@ -5,7 +5,7 @@ pub(crate) mod bank;
 
 use highwire_host::LinkChoice;
 use highwire_store::bench::Benchmark;
-use highwire_store::{Client, ClusterConfig, Engine, NodeStatus, StartError};
+use highwire_store::{Client, ClusterConfig, Engine, NodeStatus, StartError, StoreError};
 use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -127,6 +127,23 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "waited too long for {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Stores a value. A node that has no core for longer than its lease loses its part in the cluster for a moment, and then it is not known whether
+/// a write has happened: writing the same again does no harm.
+#[track_caller]
+pub(crate) fn put(client: &mut Client, table: &str, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+    commit("a value that is stored", || client.put(table, &key, &value));
+}
+
+/// The same for any transaction that may happen twice.
+#[track_caller]
+pub(crate) fn commit<T>(what: &str, mut transact: impl FnMut() -> Result<T, StoreError>) -> T {
+    until(what, || match transact() {
+        Ok(value) => Some(value),
+        Err(StoreError::Unknown(_) | StoreError::Unavailable(_) | StoreError::Conflict) => None,
+        Err(error) => panic!("{what}: {error}"),
+    })
 }
 
 /// Nodes of this very process.
