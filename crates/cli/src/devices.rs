@@ -32,17 +32,17 @@ pub(crate) struct Args {
 
 /// One device.
 #[derive(Debug, Serialize)]
-struct Row {
+pub(crate) struct Row {
     name: &'static str,
-    address: IpAddr,
+    pub(crate) address: IpAddr,
     protocol: &'static str,
     /// Which links reach it: `shm` for processes of this user, `udp` for everybody.
     links: Vec<&'static str>,
     /// `active`, or `unavailable` if its address cannot be had.
     state: &'static str,
     /// Why it is unavailable.
-    reason: Option<String>,
-    path_mtu_bytes: Option<u32>,
+    pub(crate) reason: Option<String>,
+    pub(crate) path_mtu_bytes: Option<u32>,
     /// Whether all processes of the user share it.
     shared: bool,
     processes: Vec<Process>,
@@ -78,6 +78,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     console.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The device that programs get here.
+pub(crate) fn shared_device(registry: &Registry) -> Result<Row> {
+    Ok(shared(registry, shared_address()?))
 }
 
 fn shared_address() -> Result<IpAddr> {

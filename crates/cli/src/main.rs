@@ -8,6 +8,7 @@ mod broker;
 mod churn;
 mod console;
 mod devices;
+mod doctor;
 mod env;
 mod exchange;
 mod failure;
@@ -47,6 +48,8 @@ enum Command {
     Env(Box<env::Args>),
     /// List the device that a program gets here, and those that run.
     Devices(devices::Args),
+    /// Say what this machine allows, and what to change.
+    Doctor(doctor::Args),
     /// Bounce messages between two queue pairs and check every byte.
     Pingpong(Box<pingpong::Args>),
     /// Measure latency and bandwidth, and the limits of this machine.
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Env(args) => env::run(&args),
         Command::Devices(args) => devices::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Pingpong(args) => pingpong::run(&args),
         Command::Perf(args) => perf::run(&args),
         Command::Bench(args) => bench::run(&args),

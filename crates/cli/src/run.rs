@@ -10,11 +10,13 @@ mod libraries;
 mod program;
 
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 
 use environment::EnvironmentArgs;
+use libraries::Libraries;
 use program::Found;
 
 /// A shell's exit status if the program does not exist.
@@ -39,6 +41,14 @@ pub(crate) struct Args {
     /// The program and its arguments.
     #[arg(required = true, last = true, value_name = "PROGRAM ARGS…")]
     command: Vec<String>,
+}
+
+/// Where the libraries are that stand in for a card's.
+///
+/// # Errors
+/// There are none; the message says how to get some.
+pub(crate) fn drop_in_folder() -> Result<PathBuf> {
+    Ok(Libraries::find(None)?.folder().into())
 }
 
 /// Becomes the program; returns only if that is not possible.
