@@ -10,7 +10,7 @@ use super::endpoint::Endpoint;
 use super::plan::{Length, Plan, Service};
 use super::silence::Silence;
 
-/// An unreliable service may lose a message for good; this long after it was sent it counts as lost.
+/// An unreliable service may lose a message for good; when this end has polled for so long, it counts as lost.
 const LOST_AFTER: Duration = Duration::from_secs(1);
 const POLLS_PER_LOOK: u32 = 4096;
 

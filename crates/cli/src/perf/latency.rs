@@ -13,7 +13,7 @@ use super::silence::Silence;
 
 /// Round trips before the measured ones: caches, page tables and round-trip estimates settle.
 const WARM_UP: u64 = 1_000;
-/// An unreliable service may lose a message for good; this long after it was sent it counts as lost.
+/// An unreliable service may lose a message for good; when this end has polled for so long, it counts as lost.
 const LOST_AFTER: Duration = Duration::from_millis(100);
 const ROUND_TRIP_NS_MAX: u64 = 60_000_000_000;
 /// Answers between two signaled ones: the queue must drain now and then.

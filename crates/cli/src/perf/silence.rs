@@ -15,18 +15,23 @@ const SILENT_AFTER: Duration = Duration::from_secs(20);
 pub(super) struct Silence {
     polls: u32,
     since: Option<Instant>,
+    /// The thread's processor time when it began.
+    time_since: Option<Duration>,
     last_check: Option<Instant>,
 }
 
 impl Silence {
-    /// Counts a fruitless poll. Now and then looks at the clock, and then returns the length of the silence.
+    /// Counts a fruitless poll. Now and then looks at the clock, and then returns how long this thread has polled in vain, by its own processor
+    /// time: where other programs keep it from its core, they keep the peer from answering, too, and time that passes says nothing.
     #[inline]
     pub(super) fn grows(&mut self) -> Option<Duration> {
         self.polls = self.polls.wrapping_add(1);
         if !self.polls.is_multiple_of(POLLS_PER_LOOK) {
             return None;
         }
-        Some(self.since.get_or_insert_with(Instant::now).elapsed())
+        self.since.get_or_insert_with(Instant::now);
+        let time = highwire_wake::thread_time();
+        Some(time - *self.time_since.get_or_insert(time))
     }
 
     /// Ends the silence.
@@ -52,5 +57,27 @@ impl Silence {
             bail!("nothing has happened for {} s although the other end is there", SILENT_AFTER.as_secs());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silence_is_as_long_as_the_thread_has_polled_and_not_as_time_has_passed() {
+        let mut silence = Silence::default();
+        let look = |silence: &mut Silence| (0..POLLS_PER_LOOK).find_map(|_| silence.grows()).expect("a look");
+        assert_eq!(look(&mut silence), Duration::ZERO);
+        let pause = Duration::from_millis(300);
+        std::thread::sleep(pause);
+        assert!(look(&mut silence) < pause, "the thread slept and did not poll");
+        let begun = highwire_wake::thread_time();
+        while highwire_wake::thread_time() - begun < pause {
+            std::hint::spin_loop();
+        }
+        assert!(look(&mut silence) >= pause);
+        silence.end();
+        assert_eq!(look(&mut silence), Duration::ZERO);
     }
 }
