@@ -87,11 +87,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn look() -> Result<Vec<Finding>> {
-    let mut findings = vec![cores(
-        floor::allowed_cores().map_or(1, |cores| cores.len()),
-        highwire_wake::machine_cores(),
-        highwire_wake::runnable_threads(),
-    )];
+    let machine = highwire_wake::machine_cores();
+    // If the system does not say which cores this program may use, no limit is known.
+    let allowed = floor::allowed_cores().map_or(machine, |cores| cores.len());
+    let mut findings = vec![cores(allowed, machine, highwire_wake::runnable_threads())];
     let registry = Registry::open();
     findings.push(match &registry {
         Ok(registry) => shared_memory(registry.root(), free_bytes(registry.root())),

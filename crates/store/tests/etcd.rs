@@ -158,14 +158,6 @@ fn a_node_joins_and_another_leaves_when_etcd_is_back() {
         client
     };
     let members = |node: usize| of(node).status().ok().map(|status| status.members);
-    let settled = |expected: &[u16]| {
-        until(&format!("members {expected:?}"), || {
-            let statuses = expected.iter().map(|&node| of(usize::from(node)).status().ok());
-            let statuses: Vec<_> = statuses.collect::<Option<_>>()?;
-            let are_members = statuses.iter().all(|status| status.is_open && status.members == expected);
-            (are_members && statuses.iter().any(|status| status.is_settled)).then_some(())
-        });
-    };
 
     // A node that begins needs the register, and so does a change of members; everything else goes on.
     etcd.stop();
@@ -178,14 +170,14 @@ fn a_node_joins_and_another_leaves_when_etcd_is_back() {
     common::put(&mut client, "t", "without", "etcd");
     assert_eq!(until("a status", || members(0)), [0, 1, 2]);
     etcd.go();
-    settled(&[0, 1, 2, 3]);
+    common::wait_for_members(&doors, &[0, 1, 2, 3]);
 
     etcd.stop();
     of(1).leave().expect("it takes note");
     common::put(&mut client, "t", "leaving", "later");
     assert_eq!(until("a status", || members(0)), [0, 1, 2, 3]);
     etcd.go();
-    settled(&[0, 2, 3]);
+    common::wait_for_members(&doors, &[0, 2, 3]);
     let ended = until("the end of a node that has left", || nodes[1].ended());
     assert!(ended.success(), "{ended}");
     for node in [0, 2, 3] {

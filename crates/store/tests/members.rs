@@ -4,7 +4,7 @@ mod common;
 
 use common::bank::Bank;
 use common::{Folder, PATIENCE, Process, be_a_node_if_asked, until};
-use highwire_store::{Client, ClusterConfig, Engine, NodeStatus, StoreError};
+use highwire_store::{Client, ClusterConfig, Engine, StoreError};
 use std::io::Read as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -69,13 +69,7 @@ impl Town {
     /// Waits until these nodes, and no others, are members, serve, and have all copies.
     #[track_caller]
     fn wait_for(&self, members: &[u16]) {
-        until(&format!("members {members:?}"), || {
-            let status = |&node: &u16| self.client(usize::from(node)).status().ok();
-            let statuses: Vec<NodeStatus> = members.iter().filter_map(status).collect();
-            let serves = |status: &NodeStatus| status.is_open && status.members == members;
-            let is_settled = statuses.iter().any(|status| status.is_settled);
-            (statuses.len() == members.len() && statuses.iter().all(serves) && is_settled).then_some(())
-        });
+        common::wait_for_members(&self.doors, members);
     }
 
     /// Waits until a node is a member and has no copy complete yet, or not all.

@@ -129,6 +129,22 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Waits until the nodes at these doors, by their numbers, and no others, are members, serve, and have all copies.
+#[track_caller]
+pub(crate) fn wait_for_members(doors: &[String], members: &[u16]) {
+    until(&format!("members {members:?}"), || {
+        let status = |&node: &u16| {
+            let mut client = Client::new([doors[usize::from(node)].clone()]);
+            client.set_patience(Duration::from_secs(1));
+            client.status().ok()
+        };
+        let statuses: Vec<NodeStatus> = members.iter().filter_map(status).collect();
+        let serves = |status: &NodeStatus| status.is_open && status.members == members;
+        let is_settled = statuses.iter().any(|status| status.is_settled);
+        (statuses.len() == members.len() && statuses.iter().all(serves) && is_settled).then_some(())
+    });
+}
+
 /// Stores a value. A node that has no core for longer than its lease loses its part in the cluster for a moment, and then it is not known whether
 /// a write has happened: writing the same again does no harm.
 #[track_caller]

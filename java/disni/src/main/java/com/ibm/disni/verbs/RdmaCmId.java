@@ -33,7 +33,7 @@ public class RdmaCmId {
     private int timeout;
     private SocketAddress destination;
     private ServerSocket listener;
-    private Thread listens;
+    private volatile Thread listens;
     private Socket socket;
     /** The client's queue pair, of an end that a listener has made. */
     private Endpoint peer;
