@@ -15,6 +15,7 @@ mod read;
 mod results;
 mod speed;
 mod suite;
+mod valkey;
 mod verdict;
 mod waiting;
 
@@ -41,6 +42,7 @@ use verdict::Verdict;
   cargo xtask compat --speed             latency and bandwidth beside TCP's
   cargo xtask compat --waiting           programs that sleep for their completions, before and after: about ten minutes
   cargo xtask compat --waiting --rounds 3 --all-modes --write-docs    as the page has it: about half an hour
+  cargo xtask compat --valkey            Valkey's server over RDMA beside TCP, under every mode of waiting: about ten minutes
   cargo xtask compat --write-docs        everything, and write docs/compatibility.md; with --only, a part of it anew")]
 pub(crate) struct Args {
     /// Run only the cases whose line contains this text.
@@ -58,13 +60,16 @@ pub(crate) struct Args {
     /// Measure instead how soon programs that sleep have their completions, as on a card and as here, alone and beside threads that compute.
     #[arg(long, conflicts_with_all = ["list", "quick", "speed"])]
     waiting: bool,
+    /// Measure instead Valkey's server over RDMA under every mode of waiting, beside its epoll over TCP.
+    #[arg(long, conflicts_with_all = ["only", "list", "quick", "speed", "waiting"])]
+    valkey: bool,
     /// Every mode of waiting, and not only `event` and the default.
     #[arg(long, requires = "waiting")]
     all_modes: bool,
-    /// Rounds of a measurement, of which the medians count [default: 3 of --speed, 1 of --waiting]
+    /// Rounds of a measurement, of which the medians count [default: 3 of --speed and --valkey, 1 of --waiting]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["list", "quick"])]
     rounds: Option<u32>,
-    /// Write docs/compatibility.md from the latest result of every case; with --speed, the tables of docs/performance.md; with --waiting, its section.
+    /// Write docs/compatibility.md from the latest result of every case; with --speed, the tables of docs/performance.md; with --waiting or --valkey, its section.
     #[arg(long)]
     write_docs: bool,
     /// Use the libraries and the program as they were built last.
@@ -99,6 +104,8 @@ const PACKAGES: &[&str] = &[
     "iperf3",
     "gcc",
     "libc6-dev",
+    "make",
+    "xz-utils",
 ];
 
 /// The places of a run's programs, libraries and logs.
@@ -121,7 +128,7 @@ struct Workshop {
 /// # Errors
 /// The libraries cannot be built. A case that fails shows in the exit code.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let cases = if args.waiting { Vec::new() } else { chosen(args)? };
+    let cases = if args.waiting || args.valkey { Vec::new() } else { chosen(args)? };
     if args.list {
         for case in &cases {
             println!("{}", case.line());
@@ -148,6 +155,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             write_docs: args.write_docs,
         };
         waiting::run(&workshop, &plan)?;
+        workshop.close();
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.valkey {
+        valkey::run(&workshop, args.rounds.unwrap_or(3), args.write_docs)?;
         workshop.close();
         return Ok(ExitCode::SUCCESS);
     }

@@ -6,6 +6,7 @@
 mod bench;
 mod commands;
 mod compat;
+mod debian;
 mod documents;
 mod faults;
 mod figures;

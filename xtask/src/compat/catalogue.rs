@@ -21,6 +21,7 @@ pub(super) fn all() -> Vec<Case> {
     rdmacm::add(&mut cases);
     middleware::add(&mut cases);
     storage::add(&mut cases);
+    super::valkey::add(&mut cases);
     super::suite::add(&mut cases);
     super::measured::add(&mut cases);
     cases

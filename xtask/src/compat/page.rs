@@ -11,13 +11,14 @@ use super::case::Link;
 use super::results::{Results, Row};
 use super::suite::{self, Ending};
 use super::verdict::Verdict;
-use super::{PACKAGES, measured, waiting};
+use super::{PACKAGES, measured, valkey, waiting};
 
 /// Writes the page.
 pub(super) fn write(results: &Results) -> Result<()> {
     let path = root().join("docs/compatibility.md");
     let before = std::fs::read_to_string(&path).unwrap_or_default();
-    let text = text(results, section_of(&before, waiting::SECTION).unwrap_or("Not measured yet.\n"));
+    let kept = |name| section_of(&before, name).unwrap_or("Not measured yet.\n");
+    let text = text(results, kept(waiting::SECTION), kept(valkey::SECTION));
     std::fs::write(&path, text).with_context(|| path.display().to_string())?;
     println!("wrote {}", path.display());
     Ok(())
@@ -29,7 +30,7 @@ fn section_of<'a>(page: &'a str, name: &str) -> Option<&'a str> {
     Some(after.split_once(&format!("<!-- end: {name} -->"))?.0)
 }
 
-fn text(results: &Results, waiting: &str) -> String {
+fn text(results: &Results, waiting: &str, valkey: &str) -> String {
     let mut text = String::from(
         "# Compatibility\n\nPrograms and test suites of others, unmodified, as their packages ship them, under `highwire run`. This page is written by a command; \
          every row is one run of that command, over the link that the column names:\n\n```console\n$ cargo xtask compat --write-docs\n```\n\n",
@@ -48,8 +49,10 @@ fn text(results: &Results, waiting: &str) -> String {
         text += &section(group, &rows);
     }
     text += &suites();
-    let name = waiting::SECTION;
-    let _ = writeln!(text, "{ABOUT_WAITING}\n<!-- begin: {name} -->\n{waiting}<!-- end: {name} -->\n");
+    let sections = [(ABOUT_WAITING, waiting::SECTION, waiting), (ABOUT_VALKEY, valkey::SECTION, valkey)];
+    for (about, name, written) in sections {
+        let _ = writeln!(text, "{about}\n<!-- begin: {name} -->\n{written}<!-- end: {name} -->\n");
+    }
     text += &versions();
     text += WHAT_IS_NOT_HERE;
     text
@@ -147,7 +150,7 @@ fn suites() -> String {
 
 fn versions() -> String {
     let mut text = String::from("## Versions\n\n");
-    let wanted = ["-dev", "gcc"];
+    let wanted = ["-dev", "gcc", "make", "xz-utils"];
     let shown: Vec<String> = PACKAGES
         .iter()
         .filter(|name| !wanted.iter().any(|part| name.contains(part)))
@@ -179,6 +182,17 @@ is on a card, and under `balanced`, which is the default, `latency` and `power` 
 `ib_write_lat -e` does not exist: perftest refuses events for a WRITE. `ib_send_lat` without `-e` polls, and stands there for comparison; so do UCX's other tests beside `ucp_get`.
 ";
 
+const ABOUT_VALKEY: &str = "\
+## Valkey over RDMA, beside TCP
+
+`cargo xtask compat --valkey --write-docs` writes this section. Valkey's server is one thread that sleeps in `epoll`, on a completion channel for each client of its RDMA module
+or on a socket for each client of TCP, which is the kernel's loopback without Highwire. `valkey-benchmark -t set -d 64` runs on the same cores, and waits in the same way as the server; rows take turns.
+The processor time is that of all threads of the server, Highwire's among them, by `INFO`.
+
+The programs are built from the upstream archive of Debian's source package (`forky`, the first with clients that speak RDMA), with `make BUILD_RDMA=module MALLOC=libc`, against this machine's own
+libibverbs and librdmacm. `valkey-cli --rdma` of 9.1 crashes where no server listens, on every device: a refused connection sets no error there.
+";
+
 const WHAT_IS_NOT_HERE: &str = "\
 ## What is not here
 
@@ -194,10 +208,12 @@ mod tests {
 
     #[test]
     fn what_another_command_has_written_stays() {
-        let name = waiting::SECTION;
-        let written = text(&Results::default(), "| a | table |\n");
-        assert_eq!(section_of(&written, name), Some("| a | table |\n"));
-        assert_eq!(text(&Results::default(), section_of(&written, name).unwrap_or_default()), written);
-        assert_eq!(section_of("# Compatibility\n", name), None);
+        let written = text(&Results::default(), "| a | table |\n", "| another |\n");
+        let kept = |name| section_of(&written, name);
+        assert_eq!(kept(waiting::SECTION), Some("| a | table |\n"));
+        assert_eq!(kept(valkey::SECTION), Some("| another |\n"));
+        let again = [waiting::SECTION, valkey::SECTION].map(|name| kept(name).unwrap_or_default());
+        assert_eq!(text(&Results::default(), again[0], again[1]), written);
+        assert_eq!(section_of("# Compatibility\n", waiting::SECTION), None);
     }
 }

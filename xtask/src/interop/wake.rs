@@ -6,7 +6,6 @@
 //! microseconds on real cores. A second guest has the newest kernel that there is, for its additional
 //! services: a scheduler of this repository's, and extensions of time slices.
 
-mod debian;
 mod guest;
 mod image;
 mod module;

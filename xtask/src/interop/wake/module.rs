@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::debian::View;
 use super::source;
+use crate::debian::View;
 use crate::interop::kernel::Kernel;
 use crate::shell::Line;
 

@@ -1,4 +1,4 @@
-//! Debian's packages, downloaded and unpacked, never installed: of this machine's release, or of another suite beside it.
+//! Debian's packages and sources, downloaded and unpacked, never installed: of this machine's release, or of another suite beside it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use crate::shell::Line;
 
 /// An apt configuration: this machine's, or another suite in folders of its own.
 #[derive(Clone, Debug)]
-pub(super) struct View {
+pub(crate) struct View {
     options: Vec<String>,
 }
 
 impl View {
     /// The source from which this machine installs.
-    pub(super) fn of_this_machine() -> View {
+    pub(crate) fn of_this_machine() -> View {
         View { options: vec!["-oAPT::Sandbox::User=root".into()] }
     }
 
@@ -23,14 +23,26 @@ impl View {
     ///
     /// # Errors
     /// apt does not know where the archive is, or cannot read the suite's lists.
-    pub(super) fn of_suite(suite: &str, folder: &Path) -> Result<View> {
+    pub(crate) fn of_suite(suite: &str, folder: &Path) -> Result<View> {
+        View::of(suite, "deb", folder)
+    }
+
+    /// The source packages of another suite, likewise.
+    ///
+    /// # Errors
+    /// As for `of_suite`.
+    pub(crate) fn of_sources(suite: &str, folder: &Path) -> Result<View> {
+        View::of(suite, "deb-src", folder)
+    }
+
+    fn of(suite: &str, kind: &str, folder: &Path) -> Result<View> {
         let archive = archive()?;
         for part in ["lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(folder.join(part))?;
         }
         let sources = folder.join("sources.list");
         let signed = "signed-by=/usr/share/keyrings/debian-archive-keyring.gpg";
-        fs::write(&sources, format!("deb [{signed}] {archive} {suite} main\n"))?;
+        fs::write(&sources, format!("{kind} [{signed}] {archive} {suite} main\n"))?;
         let mut view = View::of_this_machine();
         let at = |part: &str| folder.join(part).display().to_string();
         view.options.extend([
@@ -47,7 +59,7 @@ impl View {
     }
 
     /// What a package depends on, its own names only, newest version.
-    pub(super) fn depends(&self, package: &str) -> Result<Vec<String>> {
+    pub(crate) fn depends(&self, package: &str) -> Result<Vec<String>> {
         let output = self.line("apt-cache").words("depends").arg(package).capture()?;
         Ok(output
             .stdout
@@ -62,7 +74,7 @@ impl View {
     ///
     /// # Errors
     /// apt cannot download one, or dpkg cannot unpack it.
-    pub(super) fn unpack(&self, packages: &[String], to: &Path) -> Result<()> {
+    pub(crate) fn unpack(&self, packages: &[String], to: &Path) -> Result<()> {
         if to.exists() {
             return Ok(());
         }
@@ -93,6 +105,26 @@ impl View {
         fs::rename(&tree, to)?;
         fs::remove_dir_all(&scratch)?;
         Ok(())
+    }
+
+    /// Downloads the newest source of a package to `to`, and returns the name of its upstream archive: what
+    /// its authors have published, without Debian's changes.
+    ///
+    /// # Errors
+    /// The suite has no such source, or apt cannot download it.
+    pub(crate) fn source(&self, package: &str, to: &Path) -> Result<PathBuf> {
+        fs::create_dir_all(to)?;
+        let output =
+            self.line("apt-get").dir(to).words("-qq source --download-only").arg(package).capture()?;
+        if !output.success {
+            bail!("apt-get source {package}: {}", output.stderr.trim());
+        }
+        let is_upstream = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.contains(".orig.tar.") && !name.ends_with(".asc")
+        };
+        let found = fs::read_dir(to)?.filter_map(|entry| Some(entry.ok()?.path())).find(is_upstream);
+        found.with_context(|| format!("the source of {package} has no upstream archive"))
     }
 
     fn line(&self, program: &str) -> Line {
