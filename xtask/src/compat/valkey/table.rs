@@ -84,12 +84,13 @@ pub(in super::super) fn run(workshop: &Workshop, rounds: u32, write_docs: bool) 
         }
     }
     let table = table(&cells);
-    println!("\n{}", table.to_text());
+    let beside = beside_tcp(&cells);
+    println!("\n{}\n{beside}", table.to_text());
     if write_docs {
         let path = root().join(PAGE);
         let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let text = format!(
-            "Valkey {}. Medians of {rounds} rounds, on {} with a load of {} from other programs before.\n\n{}",
+            "Valkey {}. Medians of {rounds} rounds, on {} with a load of {} from other programs before. {beside}\n\n{}",
             programs.version,
             machine()?.trim(),
             load.split(' ').next().unwrap_or("?"),
@@ -158,6 +159,36 @@ fn read(csv: &str) -> Option<Sample> {
     Some(Sample { per_second: *per_second, p50: p50 * 1e3, p99: p99 * 1e3, cpu: 0.0 })
 }
 
+/// The clients of a load, and what each has under way.
+fn named(load: (u32, u32)) -> String {
+    match load {
+        (clients, 1) => clients.to_string(),
+        (clients, depth) => format!("{clients}, {depth} requests each"),
+    }
+}
+
+/// The best mode's requests a second as a share of TCP's, under every load.
+fn beside_tcp(cells: &[Cell]) -> String {
+    let median =
+        |cell: &Cell| Some(Spread::of(cell.samples.iter().map(|sample| sample.per_second).collect())?.median);
+    let of = |load: (u32, u32), wanted: fn(Way) -> bool| {
+        let cells = cells.iter().filter(|cell| cell.load == load && wanted(cell.way));
+        cells.filter_map(median).reduce(f64::max)
+    };
+    let shares = LOADS.iter().filter_map(|load| {
+        let tcp = of(*load, |way| way == Way::Tcp)?;
+        let share = |wanted| of(*load, wanted).map(|best| format!("{:.0} %", 100.0 * best / tcp));
+        let shm = share(|way| matches!(way, Way::Rdma { link: "shm", .. }))?;
+        let udp = share(|way| matches!(way, Way::Rdma { link: "udp", .. }))?;
+        Some(format!("{shm} and {udp} ({})", named(*load)))
+    });
+    let shares: Vec<String> = shares.collect();
+    format!(
+        "The best mode's share of TCP's requests a second, through shared memory and over UDP (clients): {}.",
+        shares.join("; ")
+    )
+}
+
 fn table(cells: &[Cell]) -> Table {
     let mut table = Table::new(&[
         "over",
@@ -171,10 +202,7 @@ fn table(cells: &[Cell]) -> Table {
     for load in LOADS {
         for cell in cells.iter().filter(|cell| cell.load == load) {
             let [over, waiting] = cell.way.shown();
-            let clients = match load {
-                (clients, 1) => clients.to_string(),
-                (clients, depth) => format!("{clients}, {depth} requests each"),
-            };
+            let clients = named(load);
             let median = |of: fn(&Sample) -> f64, digits: usize| {
                 let spread = Spread::of(cell.samples.iter().map(of).collect());
                 spread.map_or("–".into(), |spread| format!("{:.digits$}", spread.median))
@@ -218,6 +246,18 @@ mod tests {
         assert_eq!(rows[0], ["RDMA, UDP", "`event`", "1", "–", "–", "–", "–"]);
         assert_eq!(rows[1], ["TCP", "epoll", "50, 16 requests each", "2", "20", "60", "7.2"]);
         assert_eq!(rows.len(), 2);
+    }
+
+    #[test]
+    fn the_best_mode_of_each_link_is_set_beside_tcp() {
+        let cell = |way, per_second| {
+            let sample = Sample { per_second, p50: 1.0, p99: 1.0, cpu: 1.0 };
+            Cell { way, load: (16, 1), samples: vec![sample] }
+        };
+        let [tcp, event, balanced, udp] = [ways()[0], ways()[1], ways()[2], ways()[5]];
+        let cells = vec![cell(tcp, 200.0), cell(event, 50.0), cell(balanced, 80.0), cell(udp, 30.0)];
+        let text = beside_tcp(&cells);
+        assert!(text.ends_with("(clients): 40 % and 15 % (16)."), "{text}");
     }
 
     #[test]
