@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use crate::shell::Captured;
+
 use super::Workshop;
 use super::case::{Case, Link};
 use super::ends::folder_of;
@@ -25,6 +27,8 @@ const GROUP: &str = "valkey";
 const VALUES: &[usize] = &[1, 63, 1000, 4096, 65_535, 65_537, 1_000_000, 1_048_576];
 /// A benchmark sends whole pipelines: so many times 50 clients' 16.
 const INCREMENTS: u64 = 128 * 800;
+/// Of a client that ends by itself.
+const SECONDS_MAX: u32 = 60;
 /// How long a killed process's peers may take to notice.
 const NOTICE_MAX: Duration = Duration::from_secs(90);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -108,10 +112,10 @@ fn threads(workshop: &Workshop, case: &Case) -> Result<Verdict> {
 /// A counter is afterwards as high as requests were answered.
 fn increments(server: &Server<'_>, count: u64) -> Result<Verdict> {
     let words = format!("-c 50 -P 16 -n {count} --csv -q incr counter");
-    let line = server.benchmark(&words, 60);
+    let line = server.benchmark(&words, SECONDS_MAX);
     let output = line.capture()?;
     if !output.success {
-        return Ok(Verdict::Fails(last_line(&format!("{}{}", output.stdout, output.stderr))));
+        return Ok(Verdict::Fails(trouble(&output)));
     }
     let counted = String::from_utf8(server.tcp_cli(&["get", "counter"])?)?;
     Ok(if counted.trim() == count.to_string() {
@@ -121,14 +125,20 @@ fn increments(server: &Server<'_>, count: u64) -> Result<Verdict> {
     })
 }
 
+/// The last that a client has said; one that hangs is ended after a minute, and has said nothing.
+fn trouble(output: &Captured) -> String {
+    let text = format!("{}{}", output.stdout, output.stderr);
+    if text.trim().is_empty() { "it did not end within a minute".into() } else { last_line(&text) }
+}
+
 /// Valkey's own test of its module: each thread stores values of random sizes and compares them.
 fn own_test(workshop: &Workshop, case: &Case) -> Result<Verdict> {
     with_server(workshop, case, "", |server| {
-        let output = server.own_test(60).capture()?;
+        let output = server.own_test(SECONDS_MAX).capture()?;
         let compared = output.stdout.lines().filter(|line| line.contains("] GET ") && line.contains("[OK]"));
         Ok(match compared.count() {
             4 if output.success => Verdict::Works("4 threads, every value compared".into()),
-            _ => Verdict::Fails(last_line(&format!("{}{}", output.stdout, output.stderr))),
+            _ => Verdict::Fails(trouble(&output)),
         })
     })
 }
