@@ -51,7 +51,7 @@ impl View {
             format!("-oDir::State::lists={}", at("lists")),
             format!("-oDir::Cache={}", at("cache")),
         ]);
-        let output = view.line("apt-get").words("-qq update").capture()?;
+        let output = view.line("apt-get").words("-qq update --error-on=any").capture()?;
         if !output.success {
             bail!("apt-get update of {suite}: {}", output.stderr.trim());
         }
