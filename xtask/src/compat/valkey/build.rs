@@ -9,6 +9,8 @@ use anyhow::{Context, Result, bail};
 use crate::debian::View;
 use crate::shell::{Line, Log};
 
+use super::super::judge::last_line;
+
 /// The first of Debian's suites whose Valkey has clients that speak RDMA (9.1); it becomes a stable release.
 const SUITE: &str = "forky";
 /// The module is a file of its own, and clients load the libraries of RDMA only when asked for it: what a
@@ -66,7 +68,9 @@ fn build(work: &Path) -> Result<Programs, Trouble> {
         return Ok(programs);
     }
     let (tree, version) = fetch(work).map_err(|error| {
-        Trouble::NoSource(format!("Debian's source of Valkey cannot be had here: {error:#}"))
+        // Of what apt says, the last line names no host, and fits into a table.
+        let reason = last_line(&format!("{error:#}"));
+        Trouble::NoSource(format!("Debian's source of Valkey cannot be had here: {reason}"))
     })?;
     compile(&tree, &version, &built).map_err(|error| Trouble::NoBuild(format!("{error:#}")))?;
     let _ = fs::remove_dir_all(&tree);
