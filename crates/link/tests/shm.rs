@@ -9,5 +9,7 @@ mod direct;
 mod processes;
 #[path = "shm/registry.rs"]
 mod registry;
+#[path = "shm/roster.rs"]
+mod roster;
 #[path = "shm/support.rs"]
 mod support;

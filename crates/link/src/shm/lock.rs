@@ -23,6 +23,8 @@ pub(super) enum Byte {
     /// On the registry's lock file: held by a process that looks for the broker of this address, and by that broker when it is
     /// about to end. Each address has its own lock, so that processes of one do not wait for those of another.
     Broker(IpAddr),
+    /// On the roster: held by a device as long as this column is its own.
+    Column(u32),
 }
 
 impl Byte {
@@ -30,6 +32,7 @@ impl Byte {
         match self {
             Byte::Life => 0,
             Byte::Attach => 1,
+            Byte::Column(column) => 2 + libc::off_t::from(column),
             Byte::Broker(IpAddr::V4(v4)) => 1 << 32 | i64::from(v4.to_bits()),
             // Two addresses may have one byte in common: then they wait for each other.
             Byte::Broker(IpAddr::V6(v6)) => {

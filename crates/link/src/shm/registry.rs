@@ -9,6 +9,7 @@
 //!     chan-1, chan-2 …              rings that this engine sends into
 //!   files-…, draft-…                what preloaded programs see below /sys and /dev; used while a process locks it
 //!   broker-127.83.20.7              where the GID's broker listens, if processes share it
+//!   roster-1                        the threads that poll, by core
 //! ```
 //!
 //! A directory whose `engine` is not locked belonged to a process that has ended, and the next process that opens the registry
@@ -338,6 +339,11 @@ impl Registry {
         let file = self.open_lock()?;
         lock::lock(file.as_fd(), Byte::Life, patience)?;
         Ok(file)
+    }
+
+    /// The same for work that can be left undone.
+    pub(super) fn lock_for_housekeeping(&self) -> io::Result<File> {
+        self.lock(HOUSEKEEPING_PATIENCE)
     }
 
     fn open_lock(&self) -> io::Result<File> {

@@ -27,6 +27,11 @@ fn child() {
         return;
     };
     let registry = Registry::open_at(Path::new(&root)).unwrap();
+    if role == "poll" {
+        crate::roster::poll_as_second(&registry);
+        let _ = std::io::stdin().read(&mut [0]);
+        return;
+    }
     let engine = Arc::new(registry.claim(address(CHILD), &EngineConfig::default()).unwrap());
     match role.as_str() {
         "exist" => println!("ready"),
