@@ -71,6 +71,17 @@ pub trait Work {
     /// even if the leader rests.
     fn leave_to_leader(&self) {}
 
+    /// Whether another thread polls on this thread's core, for work of its own; also lets that one know that this one polls. Called
+    /// often, by a thread that polls in vain.
+    fn shares_core(&self) -> bool {
+        false
+    }
+
+    /// Lets the threads with which this one shares its core run first.
+    fn make_way(&self) {
+        sys::yield_core();
+    }
+
     /// Sleeps until there is work, or `word` has more posts than `seen`, or it is `deadline`; `TimedOut`
     /// before that is a heartbeat, in case that no thread has posted. `None`, at once: a thread cannot sleep
     /// on this work, so it must hand it over. Only the thread that leads calls it.

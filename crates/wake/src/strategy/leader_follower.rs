@@ -286,6 +286,9 @@ fn poll(
         Plan::Rest => (Duration::ZERO, false),
     };
     let (mut looked, mut worked) = (begin, begin);
+    // Threads of other processes that poll on this core make way after each turn in vain, and so does this one. They are no crowd.
+    let shares_core = || !budget.is_zero() && wait.work.shares_core();
+    let mut is_shared = shares_core();
     // Read before the look, which then sees the event of a post that came before this thread had the seat.
     let mut posts = wait.word.posts();
     if (wait.is_over)() {
@@ -299,14 +302,15 @@ fn poll(
             posts = now_posts;
             if (wait.is_over)() {
                 let now = world::now();
-                if turn != Turn::Woke && !budget.is_zero() {
+                if turn != Turn::Woke && !budget.is_zero() && !is_shared {
                     // Where every poll is short, there is no idle moment. The next plan goes by what this look finds.
                     habit.is_full(now);
                 }
                 return (End::Own, now);
             }
         }
-        if !turn.is_work() && !budget.is_zero() && !polled.turns.is_multiple_of(TURNS_PER_CLOCK) {
+        let is_look_due = is_shared || polled.turns.is_multiple_of(TURNS_PER_CLOCK);
+        if !turn.is_work() && !budget.is_zero() && !is_look_due {
             continue;
         }
         leading.beat();
@@ -327,6 +331,13 @@ fn poll(
         }
         if turn.is_work() {
             worked = now;
+        } else {
+            is_shared = shares_core();
+            if is_shared {
+                wait.work.make_way();
+                // If another kind of thread had the core for long, the next look at the clock finds out.
+                now = world::now();
+            }
         }
         if wait.is_late(now) {
             return (End::Late, now);
@@ -334,7 +345,7 @@ fn poll(
         if now - worked >= budget {
             return (End::Spent, now);
         }
-        if turn != Turn::Worked && habit.is_full(now) {
+        if turn != Turn::Worked && !is_shared && habit.is_full(now) {
             return (End::Full, now);
         }
     }
@@ -455,5 +466,87 @@ mod tests {
         assert_eq!(lead_through(&patient, 1000), 1, "one rest, and then it polls");
         let hasty = Steady { budget: Duration::ZERO, polls: Cell::new(false) };
         assert_eq!(lead_through(&hasty, 1000), 999, "no event comes as soon as that");
+    }
+
+    /// Work without an event until `own_after` turns, on a core that others poll on as well while `is_shared` says so.
+    struct Shared<'a> {
+        word: &'a WakeWord,
+        own_after: u64,
+        is_shared: bool,
+        turns: Cell<u64>,
+        ways: Cell<u64>,
+        rests: Cell<u64>,
+    }
+
+    impl Work for Shared<'_> {
+        fn turn(&self) -> Turn {
+            self.turns.set(self.turns.get() + 1);
+            if self.turns.get() == self.own_after {
+                self.word.post();
+            }
+            Turn::Idle
+        }
+        fn hand_over(&self) {}
+        fn shares_core(&self) -> bool {
+            self.is_shared
+        }
+        fn make_way(&self) {
+            self.ways.set(self.ways.get() + 1);
+        }
+        fn rest(&self, _word: &WakeWord, _seen: u32, _deadline: Option<Instant>) -> Option<Slept> {
+            self.rests.set(self.rests.get() + 1);
+            Some(Slept::Posted)
+        }
+    }
+
+    /// How often a leader makes way and rests until its event comes after 1000 turns.
+    fn lead_on_core(habit: &dyn Habit, is_shared: bool) -> (u64, u64) {
+        let (station, word, account) = (Station::new(), WakeWord::default(), Account::default());
+        let [turns, ways, rests] = [const { Cell::new(0) }; 3];
+        let work = Shared { word: &word, own_after: 1000, is_shared, turns, ways, rests };
+        let is_over = || work.turns.get() >= work.own_after;
+        let wait = Wait {
+            word: &word,
+            place: None,
+            account: &account,
+            is_over: &is_over,
+            work: &work,
+            deadline: None,
+        };
+        assert_eq!(lead_or_follow(&station, &wait, habit), Outcome::Over);
+        (work.ways.get(), work.rests.get())
+    }
+
+    /// Polls for as long as it takes, whatever happens, and counts its looks at how many threads want to run.
+    struct Stubborn(Cell<u64>);
+
+    impl Habit for Stubborn {
+        fn plan(&self, _now: Instant) -> Plan {
+            Plan::Poll(Duration::from_secs(3600))
+        }
+        fn is_full(&self, _now: Instant) -> bool {
+            self.0.set(self.0.get() + 1);
+            false
+        }
+        fn learn(&self, _plan: Plan, _end: End, _took: Duration, _now: Instant) {}
+        fn learn_from_rest(&self, _took: Duration) {}
+    }
+
+    #[test]
+    fn a_leader_makes_way_after_each_turn_in_vain_while_others_poll_on_its_core_and_takes_them_for_no_crowd()
+    {
+        let habit = Stubborn(Cell::new(0));
+        let (ways, rests) = lead_on_core(&habit, true);
+        // Where this machine itself kept the thread from its core for long, it has rested instead.
+        assert_eq!(ways + rests, 999, "{ways} ways, {rests} rests");
+        assert!(ways > 500 && habit.0.get() == 0, "{ways} ways, {} looks", habit.0.get());
+        let (ways, _) = lead_on_core(&habit, false);
+        assert!(ways == 0 && habit.0.get() > 0, "{ways} ways, {} looks", habit.0.get());
+    }
+
+    #[test]
+    fn a_leader_that_is_to_rest_neither_looks_for_others_on_its_core_nor_makes_way() {
+        let resting = Steady { budget: Duration::ZERO, polls: Cell::new(false) };
+        assert_eq!(lead_on_core(&resting, true).0, 0);
     }
 }

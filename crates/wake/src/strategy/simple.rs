@@ -108,6 +108,10 @@ impl Dispatcher {
             self.beats.store(self.beats.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
             if turn == Turn::Woke && !makes_way {
                 sys::yield_core();
+            } else if !turn.is_work() && work.shares_core() {
+                // Another process's dispatcher, perhaps: of two that run only when no other thread does, each would keep the core for a
+                // whole time slice.
+                work.make_way();
             }
             lonely = if self.waiting.load(Ordering::Acquire) > 0 { 0 } else { lonely + 1 };
             if lonely > LONELY_TURNS_MAX {
@@ -135,5 +139,47 @@ impl Dispatcher {
     pub fn close(&self) {
         self.is_closing.store(true, Ordering::Release);
         self.bell.post_all();
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// A dispatcher's work that finds something in every second turn, and ends after 100.
+    struct Alternating<'a> {
+        dispatcher: &'a Dispatcher,
+        is_shared: bool,
+        turns: Cell<u64>,
+        ways: Cell<u64>,
+    }
+
+    impl Work for Alternating<'_> {
+        fn turn(&self) -> Turn {
+            self.turns.set(self.turns.get() + 1);
+            if self.turns.get() == 100 {
+                self.dispatcher.close();
+            }
+            if self.turns.get().is_multiple_of(2) { Turn::Worked } else { Turn::Idle }
+        }
+        fn hand_over(&self) {}
+        fn shares_core(&self) -> bool {
+            self.is_shared
+        }
+        fn make_way(&self) {
+            self.ways.set(self.ways.get() + 1);
+        }
+    }
+
+    #[test]
+    fn a_dispatcher_makes_way_after_each_turn_in_vain_where_another_one_polls_on_its_core() {
+        for (is_shared, expected) in [(true, 50), (false, 0)] {
+            let dispatcher = Dispatcher::default();
+            let [turns, ways] = [const { Cell::new(0) }; 2];
+            let work = Alternating { dispatcher: &dispatcher, is_shared, turns, ways };
+            dispatcher.serve(&work);
+            assert_eq!((work.turns.get(), work.ways.get()), (100, expected));
+        }
     }
 }
