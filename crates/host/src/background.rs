@@ -13,6 +13,7 @@ use attendance::Attendance;
 use following::{Account, Following, Move};
 use vigil::Vigil;
 
+use crate::company::Look;
 use crate::config::Engine;
 use crate::device::Shared;
 use crate::engine::{By, Pumped, Sleeper};
@@ -29,6 +30,8 @@ use std::thread::JoinHandle;
 /// How often this thread looks at a lane that application threads run. Each look costs them a few microseconds on a machine of
 /// two cores.
 const BACK_OFF: Duration = Duration::from_micros(400);
+/// How long it sleeps while another thread is in the middle of a turn of a lane that this one looks after.
+const TAKEN_LANE: Duration = Duration::from_micros(50);
 /// Turns without work before the thread sleeps: a packet that comes back at once finds it awake.
 const IDLE_TURNS_MAX: u32 = 64;
 /// A thread too busy to sleep looks after the side band and housekeeping once in so many turns.
@@ -69,6 +72,8 @@ struct Thread<'a> {
     quiet_sleeps: u32,
     following: Following,
     account: Account,
+    /// What it knows of others that poll on its core.
+    look: Look,
     /// The cores that this process may use.
     cores: Vec<Core>,
 }
@@ -116,6 +121,7 @@ impl Thread<'_> {
             quiet_sleeps: 0,
             following: Following::default(),
             account: Account::of_this_thread(),
+            look: Look::default(),
             cores: allowed_cores(),
         }
     }
@@ -138,6 +144,8 @@ impl Thread<'_> {
             idle = if worked { 0 } else { idle + 1 };
             // Where others spin, this thread's spinning is at their cost.
             let others_spin = self.is_led || self.lanes.iter().any(|lane| lane.visitors_are_near);
+            // Only a thread that would go on polling says that it does.
+            let others_spin = others_spin || (!worked && idle_turns_max > 0 && self.shares_core());
             has_slept = match &mut vigil {
                 Some(vigil) => !vigil.goes_on(worked, self.device.clock.now()),
                 None => idle > idle_turns_max || (!worked && others_spin),
@@ -148,6 +156,11 @@ impl Thread<'_> {
                 highwire_wake::yield_core();
             }
         }
+    }
+
+    /// Whether another thread polls on this core; such a thread makes way for this one, too.
+    fn shares_core(&self) -> bool {
+        self.device.company.shares_core(&self.look, self.device.clock.now())
     }
 
     /// Runs every lane that no other thread looks after, and after a sleep all lanes; true if there was anything to do.
@@ -243,6 +256,7 @@ impl Thread<'_> {
 
     fn sleep(&mut self) {
         let device = self.device;
+        device.company.leave(&self.look);
         self.follow_sleeper();
         device.waker.prepare_sleep();
         self.look_for_leader_again();
@@ -269,14 +283,18 @@ impl Thread<'_> {
                 (timeout, watches_all) = (timeout.min(BACK_OFF), false);
                 continue;
             }
-            fds.extend(device.lane_fds[index].iter().map(AsFd::as_fd));
-            slept[index] = true;
             match shared.try_run(|engine| engine.prepare_sleep(Sleeper::Thread)) {
-                // Another thread runs this lane, so it is looked after, though perhaps not for long.
-                None => (timeout, watches_all) = (timeout.min(BACK_OFF), false),
+                // Another thread runs this lane, so it is looked after, though perhaps not for long. That thread may have lost its core to
+                // this one: if a packet ended the sleep, this one would go on looking in vain until its time slice ends.
+                None => {
+                    (timeout, watches_all) = (timeout.min(TAKEN_LANE), false);
+                    continue;
+                }
                 Some(None) => is_ready = true,
                 Some(Some(at_most)) => timeout = timeout.min(at_most),
             }
+            slept[index] = true;
+            fds.extend(device.lane_fds[index].iter().map(AsFd::as_fd));
         }
         if let Some(side_band) = &device.side_band {
             fds.push(side_band.fd());
@@ -313,5 +331,50 @@ impl Thread<'_> {
             shared.try_run(|engine| engine.awake(Sleeper::Thread));
         }
         device.look_around();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Device, DeviceConfig, LinkChoice};
+    use std::net::{SocketAddr, UdpSocket};
+    use std::sync::mpsc;
+
+    /// Sleeps beside a packet that lies in the socket; returns whether that ended the sleep.
+    fn is_woken_by_a_packet(is_lane_taken: bool) -> bool {
+        let config =
+            DeviceConfig { link: LinkChoice::Udp, engine: Engine::Inline, ..DeviceConfig::default() };
+        let device = Device::open(&config).expect("opens");
+        let address = device.gid().to_ip();
+        let socket = UdpSocket::bind((address, 0)).expect("a socket");
+        let shared = device.inner();
+        let mut thread = Thread::new(shared);
+        // Housekeeping takes the lanes, and comes ten times a second.
+        shared.look_around();
+        std::thread::scope(|threads| {
+            let (taken, is_taken) = mpsc::channel();
+            let (done, is_done) = mpsc::channel::<()>();
+            threads.spawn(move || {
+                let hold = || {
+                    taken.send(()).expect("the test waits");
+                    let _ = is_done.recv_timeout(std::time::Duration::from_secs(1));
+                };
+                if is_lane_taken { shared.lanes[0].control(|_| hold()) } else { hold() }
+            });
+            is_taken.recv().expect("no panic");
+            let to = SocketAddr::new(address, highwire_link::ROCE_PORT);
+            socket.send_to(&[0; 64], to).expect("a datagram");
+            assert!(thread.is_readable());
+            thread.sleep();
+            drop(done);
+        });
+        thread.lanes[0].was_woken
+    }
+
+    #[test]
+    fn a_packet_in_a_lane_that_another_thread_runs_does_not_keep_the_thread_awake() {
+        assert!(is_woken_by_a_packet(false));
+        assert!(!is_woken_by_a_packet(true), "that thread may wait for this one's core");
     }
 }

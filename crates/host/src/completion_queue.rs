@@ -457,7 +457,8 @@ impl CqInner {
     #[inline]
     fn note_poll(&self, taken: usize) {
         if self.empty_polls.note(taken > 0) {
-            self.device.crowd.give_way();
+            let device = &self.device;
+            device.crowd.give_way(&self.empty_polls, &device.company, device.clock.now());
         }
     }
 

@@ -1,13 +1,15 @@
-//! Threads that poll in vain on a machine with fewer cores than neighbours that talk to each other.
+//! Threads that poll in vain on a core that other threads poll on, or beside more neighbours than there are cores.
 //!
-//! Each of them would keep its core until the scheduler takes it away, milliseconds later, while the neighbour that it waits for
-//! cannot run: four MPI ranks on two cores. So such a thread gives its core away now and then. If there are
-//! enough cores for a process and its neighbours, a polling thread keeps its core and does not yield: any
-//! other program on the machine would take the core for as long as the scheduler lets it.
+//! Each of them would keep its core until the scheduler takes it away, milliseconds later, while the thread that it waits for
+//! cannot run: four MPI ranks on two cores. So such a thread gives its core away now and then, and after each poll in vain while another one
+//! polls on this very core ([`Company`]). A polling thread that has its core to itself, with enough cores for a process and its
+//! neighbours, does not yield: any other program on the machine would take the core for as long as the scheduler lets it.
 
+use crate::company::{Company, Look};
+use highwire_stdx::Instant;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Empty polls of one queue after which its thread gives its core away, if there is a crowd.
+/// Empty polls of one queue after which its thread looks around, and gives its core away if there is a crowd.
 const POLLS_PER_TURN: u32 = 64;
 
 /// Whether a device and its neighbours outnumber the cores.
@@ -18,9 +20,12 @@ pub(crate) struct Crowd {
     turns: AtomicU64,
 }
 
-/// Polls of one queue in a row that have found nothing.
+/// Polls of one queue in a row that have found nothing, and what its thread knows of others on its core.
 #[derive(Debug, Default)]
-pub(crate) struct EmptyPolls(AtomicU32);
+pub(crate) struct EmptyPolls {
+    count: AtomicU32,
+    look: Look,
+}
 
 impl Crowd {
     pub(crate) fn new(cores: usize) -> Crowd {
@@ -32,13 +37,18 @@ impl Crowd {
         self.is_crowd.store(neighbours >= self.cores, Ordering::Relaxed);
     }
 
-    /// A thread has polled in vain for a while: where there is a crowd, others get its core.
+    /// A thread has polled in vain for a while: where there is a crowd, or another thread polls on this core, others get the core.
     #[cold]
-    pub(crate) fn give_way(&self) {
-        if self.is_crowd.load(Ordering::Relaxed) {
-            self.turns.fetch_add(1, Ordering::Relaxed);
-            highwire_wake::yield_core();
+    pub(crate) fn give_way(&self, polls: &EmptyPolls, company: &Company, now: Instant) {
+        if company.shares_core(&polls.look, now) || self.is_crowd.load(Ordering::Relaxed) {
+            self.make_way();
         }
+    }
+
+    /// Gives this thread's core to others.
+    pub(crate) fn make_way(&self) {
+        self.turns.fetch_add(1, Ordering::Relaxed);
+        highwire_wake::yield_core();
     }
 
     /// How often a thread has given its core away.
@@ -48,20 +58,21 @@ impl Crowd {
 }
 
 impl EmptyPolls {
-    /// Notes one poll; true if so many in a row have found nothing that the thread should [give way](Crowd::give_way).
+    /// Notes one poll; true if so many in a row have found nothing that the thread should [give way](Crowd::give_way),
+    /// or one, if its core is shared.
     #[inline]
     pub(crate) fn note(&self, found: bool) -> bool {
         // Not an increment: of several pollers' counts some get lost.
-        let empty = self.0.load(Ordering::Relaxed);
+        let empty = self.count.load(Ordering::Relaxed);
         if found {
             if empty != 0 {
-                self.0.store(0, Ordering::Relaxed);
+                self.count.store(0, Ordering::Relaxed);
             }
             return false;
         }
         let empty = empty.wrapping_add(1);
-        self.0.store(empty, Ordering::Relaxed);
-        empty.is_multiple_of(POLLS_PER_TURN)
+        self.count.store(empty, Ordering::Relaxed);
+        empty.is_multiple_of(POLLS_PER_TURN) || self.look.is_shared()
     }
 }
 
@@ -85,7 +96,7 @@ mod tests {
         let crowd = Crowd::new(2);
         for (neighbours, turns) in [(0, 0), (1, 0), (2, 1), (7, 2), (1, 2)] {
             crowd.note(neighbours);
-            crowd.give_way();
+            crowd.give_way(&EmptyPolls::default(), &Company::default(), Instant::ZERO);
             assert_eq!(crowd.turns(), turns, "{neighbours} neighbours");
         }
     }

@@ -8,6 +8,7 @@ pub use sharing::default_shared_address;
 use crate::background;
 use crate::clock::Clock;
 use crate::cm::Running;
+use crate::company::Company;
 use crate::completion_channel::CompletionChannel;
 use crate::completion_queue::{CompletionQueue, CompletionQueueConfig};
 use crate::config::{DeviceConfig, Engine};
@@ -93,6 +94,7 @@ pub(crate) struct Shared {
     told_visits: AtomicU64,
     pub(crate) has_worked: AtomicBool,
     pub(crate) crowd: Crowd,
+    pub(crate) company: Company,
     /// The broker's client, which got the device its part of a shared address. Dropped last: afterwards another process may get
     /// that part.
     pub(crate) broker: Option<Client>,
@@ -406,6 +408,8 @@ impl Shared {
         waits(&mut |name, value| snapshot.add(name, value));
         snapshot.add("segments_lost", highwire_shmem::guard::lost_segments());
         snapshot.add("gave_way", self.crowd.turns());
+        snapshot.add("met_pollers", self.company.met());
+        snapshot.add("pollers", self.company.pollers());
         snapshot
     }
 }

@@ -68,6 +68,7 @@
 mod background;
 mod clock;
 pub mod cm;
+mod company;
 mod completion_channel;
 mod completion_queue;
 mod config;

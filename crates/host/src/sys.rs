@@ -10,7 +10,9 @@ pub(crate) use restart::{ends_waits, may_be_interrupted_in_poll};
 pub use signals::EndSignals;
 pub use signals::SignalMask;
 
+use crate::process::Process;
 use highwire_stdx::Duration;
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -138,10 +140,34 @@ pub(crate) fn be_punctual() {
 
 /// Calls [`be_quick_to_run`] once for a thread of the application, which comes here often.
 pub(crate) fn be_quick_to_run_once() {
-    thread_local!(static IS_QUICK: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
+    thread_local!(static IS_QUICK: Cell<bool> = const { Cell::new(false) });
     if !IS_QUICK.replace(true) {
         be_quick_to_run();
     }
+}
+
+/// This thread's number, as the kernel counts them. It asks only once.
+pub(crate) fn thread_number() -> u32 {
+    thread_local!(static NUMBER: Cell<Option<(Process, u32)>> = const { Cell::new(None) });
+    let process = Process::this();
+    match NUMBER.get() {
+        Some((asked, number)) if asked == process => number,
+        // The copy of a thread in a forked child is another thread.
+        _ => {
+            // SAFETY: a plain system call, which does not fail.
+            let number = unsafe { libc::gettid() } as u32;
+            NUMBER.set(Some((process, number)));
+            number
+        }
+    }
+}
+
+/// A clock that all processes of the machine share and that costs nearly nothing: in milliseconds, as precise as the scheduler's tick.
+pub(crate) fn machine_time_ms() -> u32 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock exists, and the structure is writable.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
+    (time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000) as u32
 }
 
 /// Several descriptors that become readable as one.

@@ -16,6 +16,7 @@ mod lanes;
 pub(crate) use accounts::{Accounts, News, Place};
 
 use self::lanes::Lanes;
+use crate::company::Look;
 use crate::config::Engine;
 use crate::device::Shared;
 use crate::sys;
@@ -52,6 +53,8 @@ pub(crate) struct Waiting {
     /// How many times a thread was woken.
     woken: Arc<AtomicU64>,
     accounts: Arc<Accounts>,
+    /// What the thread that leads knows of others on its core.
+    look: Look,
 }
 
 /// How many there are that the background thread works for, in the lower half; in the upper, how many there have been.
@@ -97,6 +100,7 @@ impl Waiting {
             is_left: AtomicBool::new(false),
             woken: Arc::default(),
             accounts: Arc::default(),
+            look: Look::default(),
         })
     }
 

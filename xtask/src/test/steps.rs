@@ -134,7 +134,8 @@ fn left_in(folder: &Path) -> Result<Vec<OsString>> {
     for entry in std::fs::read_dir(folder).into_iter().flatten() {
         left.push(entry?.file_name());
     }
-    left.retain(|name| name != "lock");
+    // These stay for the next process.
+    left.retain(|name| name != "lock" && name != "roster-1");
     Ok(left)
 }
 

@@ -2,6 +2,7 @@
 
 use super::Shared;
 use crate::clock::Clock;
+use crate::company::Company;
 use crate::config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, LinkChoice, Sharing, WAKE_VARIABLE};
 use crate::crowd::Crowd;
 use crate::engine::{Disturbed, Engine, Groups, Neighbours, Parts, Shm, Udp, Ways};
@@ -140,6 +141,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         housekeeping: AtomicU64::new(0),
         told_visits: AtomicU64::new(0),
         has_worked: AtomicBool::new(false),
+        company: Company::default(),
         crowd: Crowd::new(std::thread::available_parallelism().map_or(1, usize::from)),
         broker,
     })

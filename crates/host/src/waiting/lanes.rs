@@ -91,12 +91,22 @@ impl Work for Lanes<'_> {
         self.device.waiting.leave_to_leader(self.device);
     }
 
+    fn shares_core(&self) -> bool {
+        let device = self.device;
+        device.company.shares_core(&device.waiting.look, device.clock.now())
+    }
+
+    fn make_way(&self) {
+        self.device.crowd.make_way();
+    }
+
     fn rest(&self, word: &WakeWord, seen: u32, deadline: Option<Instant>) -> Option<Slept> {
         let device = self.device;
         let waiting = &device.waiting;
         if !sys::may_be_interrupted_in_poll() {
             return None;
         }
+        device.company.leave(&waiting.look);
         waiting.leader_waker.prepare_sleep();
         let slept = waiting.station.rest.sleep(word, seen, || self.sleep_on_sockets(deadline));
         waiting.leader_waker.awake();
