@@ -3,6 +3,7 @@
 mod adaptive;
 mod choice;
 mod leader_follower;
+mod presence;
 mod restraint;
 mod simple;
 
@@ -40,6 +41,8 @@ pub enum Outcome {
     TimedOut,
     /// A signal was handled during a sleep, and the event is not there.
     Interrupted,
+    /// The thread would sleep on its word now, and [sleeps elsewhere](Work::sleeps_elsewhere) instead.
+    Elsewhere,
 }
 
 /// A thread's wait for an event.
@@ -66,6 +69,12 @@ pub trait Work {
 
     /// No waiting thread polls any more: the background thread must run the work.
     fn hand_over(&self);
+
+    /// Whether a thread that does not lead ends its wait and sleeps on something else than its word, such as a descriptor: the word need not be
+    /// posted to for it.
+    fn sleeps_elsewhere(&self) -> bool {
+        false
+    }
 
     /// This thread is about to sleep while another leads: work that it has begun must be finished in time
     /// even if the leader rests.
@@ -113,6 +122,7 @@ pub struct Station {
     pub rest: Rest,
     adaptive: adaptive::Experience,
     returns: leader_follower::Returns,
+    presence: presence::Presence,
     /// The core on which a thread last went to sleep, plus one.
     slept_on: AtomicU64,
     /// The instant from which the station's times count.
@@ -126,6 +136,7 @@ impl Default for Station {
             rest: Rest::default(),
             adaptive: adaptive::Experience::default(),
             returns: leader_follower::Returns::default(),
+            presence: presence::Presence::default(),
             slept_on: AtomicU64::new(0),
             epoch: world::now(),
         }
@@ -187,6 +198,9 @@ impl Wait<'_> {
             }
             self.work.hand_over();
             self.account.note_sleep();
+            if self.work.sleeps_elsewhere() {
+                return Outcome::Elsewhere;
+            }
             if let Some(end) = self.end_of(self.word.sleep(posts, self.deadline)) {
                 break end;
             }

@@ -87,7 +87,9 @@ impl Habit for Adapting<'_> {
     }
 
     fn is_full(&self, now: Instant) -> bool {
-        self.station.adaptive.is_full(self.station.nanos(now), is_full)
+        self.station
+            .adaptive
+            .is_full(self.station.nanos(now), || is_full(self.station.presence.take_absent()))
     }
 
     fn learn(&self, plan: Plan, end: End, took: Duration, now: Instant) {
@@ -104,9 +106,10 @@ impl Habit for Adapting<'_> {
 }
 
 /// Whether more threads want to run than the machine has cores: both of the whole machine, or a thread that is kept on one core would take
-/// those of the others for a crowd on its own. If the system does not tell, or if the crowd is on this core alone, a poll finds out.
-fn is_full() -> bool {
-    sys::runnable_threads().is_some_and(|threads| threads > sys::machine_cores())
+/// those of the others for a crowd on its own. Threads that the leader has woken, and that are `absent` until they have served their events,
+/// want to run as well, and are no crowd. If the system does not tell, or if the crowd is on this core alone, a poll finds out.
+fn is_full(absent: usize) -> bool {
+    sys::runnable_threads().is_some_and(|threads| threads > sys::machine_cores() + absent)
 }
 
 impl Experience {

@@ -138,6 +138,7 @@ pub(super) fn lead_or_follow(station: &Station, wait: &Wait<'_>, habit: &dyn Hab
         return Outcome::Over;
     }
     let name = std::ptr::from_ref(wait.word).addr() as u64;
+    let _present = station.presence.enter();
     let begin = world::now();
     let mut polled = Polled::default();
     station.returns.on_wait(name, station.nanos(begin));
@@ -168,6 +169,9 @@ pub(super) fn lead_or_follow(station: &Station, wait: &Wait<'_>, habit: &dyn Hab
         }
         wait.work.leave_to_leader();
         wait.account.note_sleep();
+        if wait.work.sleeps_elsewhere() {
+            return Outcome::Elsewhere;
+        }
         if let Some(outcome) = wait.end_of(wait.word.sleep(posts, wait.deadline)) {
             let is_over = outcome == Outcome::Over;
             wait.account.note(if is_over { Kind::Woken } else { Kind::InVain }, polled.turns, Duration::ZERO);
