@@ -8,7 +8,7 @@
 use crate::config::Engine;
 use crate::device::Owner;
 use crate::pollable::PollableQueue;
-use crate::waiting::{Count, Place, Sleepers};
+use crate::waiting::{Count, Descriptors, Place, Sleepers};
 use highwire_wake::Outcome;
 use std::cell::Cell;
 use std::fmt;
@@ -108,7 +108,19 @@ impl CompletionChannel {
         }
     }
 
-    /// The same, until a signal is handled during a sleep.
+    /// Waits as a thread in `poll` or `epoll_wait` does which has this channel's [descriptor](Self::fd) among those that it waits for: until one
+    /// of them is ready. [`Outcome::Elsewhere`]: the caller must sleep on its descriptors itself, because another thread does the work, or
+    /// waiting threads of this device do not do any.
+    pub fn wait_beside(&self, wanted: &Descriptors<'_>, timeout: Option<Duration>) -> Outcome {
+        // A forked child's copy of the lanes is the parent's.
+        let is_inherited = self.device.lanes.first().is_some_and(|lane| lane.is_inherited());
+        if self.device.engine != Engine::Both || is_inherited {
+            return Outcome::Elsewhere;
+        }
+        self.device.waiting.wait_beside(&self.device, &self.reports.sleepers, wanted, timeout)
+    }
+
+    /// The same as [`event`](Self::event), until a signal is handled during a sleep.
     ///
     /// # Errors
     /// That has happened.

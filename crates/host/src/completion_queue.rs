@@ -312,7 +312,7 @@ impl CompletionQueue {
             match inner.device.waiting.wait(&inner.device, &inner.notifier.sleepers, &is_over, Some(left)) {
                 Outcome::Over => return true,
                 Outcome::TimedOut => return false,
-                Outcome::Interrupted => {}
+                Outcome::Interrupted | Outcome::Elsewhere => {}
             }
         }
     }

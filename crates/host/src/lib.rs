@@ -123,6 +123,7 @@ pub use queue_pair::{Chain, ConnectOptions, QueuePair, QueuePairConfig, XrcTarge
 pub use region::{Buffer, DeviceMemory, MemoryChange, MemoryRegion, ProtectionDomain, RegisterOptions};
 pub use shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueConfig, SrqSnapshot};
 pub use sys::{EndSignals, SignalMask};
+pub use waiting::Descriptors;
 pub use window::MemoryWindow;
 
 pub use highwire_broker as broker;
@@ -130,5 +131,5 @@ pub use highwire_link::FaultConfig;
 pub use highwire_link::shm::stats::{ChannelFigures, RunningDevice, running_brokers, running_devices};
 pub use highwire_rnic::{FlowCounts, QpSnapshot};
 pub use highwire_verbs as verbs;
-pub use highwire_wake::Mode as WakeMode;
+pub use highwire_wake::{Mode as WakeMode, Outcome};
 pub use highwire_wire::{NEGOTIATION_PORT, Psn, Qpn};

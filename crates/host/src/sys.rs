@@ -216,8 +216,17 @@ pub(crate) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -
 
 /// The same, but reports the interruption.
 pub(crate) fn wait_readable_or_signal(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Waited {
-    let mut polled: Vec<libc::pollfd> =
-        fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
+    wait_beside(fds, &[], timeout)
+}
+
+/// The same; `beside` are descriptors of the program, each with the events that it asks for.
+pub(crate) fn wait_beside(
+    fds: &[BorrowedFd<'_>],
+    beside: &[libc::pollfd],
+    timeout: Option<Duration>,
+) -> Waited {
+    let ours = fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+    let mut polled: Vec<libc::pollfd> = ours.chain(beside.iter().copied()).collect();
     let timeout = timeout.map(|t| {
         let nanos = t.as_nanos();
         libc::timespec {
@@ -226,9 +235,18 @@ pub(crate) fn wait_readable_or_signal(fds: &[BorrowedFd<'_>], timeout: Option<Du
         }
     });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the descriptors are open, the array has the length that is passed, the timeout lives on this stack.
-    let ready =
-        unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, std::ptr::null()) };
+    // Not the C library's function: below `highwire run` that one comes here if a channel's descriptor is among them.
+    // SAFETY: the array has the length that is passed, the timeout lives on this stack; numbers that are no descriptors are reported.
+    let ready = unsafe {
+        libc::syscall(
+            libc::SYS_ppoll,
+            polled.as_mut_ptr(),
+            polled.len(),
+            timeout,
+            std::ptr::null::<libc::sigset_t>(),
+            0usize,
+        )
+    };
     match ready {
         0 => Waited::TimedOut,
         1.. => Waited::Readable,

@@ -11,9 +11,11 @@
 //! to be run before that time: so a thread usually wakes no other thread before it waits for its next event.
 
 mod accounts;
+mod descriptors;
 mod lanes;
 
 pub(crate) use accounts::{Accounts, News, Place};
+pub use descriptors::Descriptors;
 
 use self::lanes::Lanes;
 use crate::company::Look;
@@ -27,7 +29,7 @@ use highwire_wake::{
 };
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The state that the waiting threads of a device share.
@@ -48,10 +50,13 @@ pub(crate) struct Waiting {
     pub(crate) dozing: Watch,
     /// The background thread sleeps until the leader has gone.
     relief: Relief,
+    /// How many more times a queue may be armed before threads that wait in `poll` no longer count as ones that come back to lead.
+    beside: AtomicU8,
     /// The work was left to the background thread, which has yet to take note of it.
     is_left: AtomicBool,
-    /// How many times a thread was woken.
+    /// How many times a thread was woken, and how often of these through a descriptor.
     woken: Arc<AtomicU64>,
+    told: Arc<AtomicU64>,
     accounts: Arc<Accounts>,
     /// What the thread that leads knows of others on its core.
     look: Look,
@@ -72,6 +77,7 @@ pub(crate) struct Sleepers {
     account: Arc<Account>,
     accounts: Arc<Accounts>,
     woken: Arc<AtomicU64>,
+    told: Arc<AtomicU64>,
     leader_waker: Arc<Waker>,
 }
 
@@ -97,8 +103,10 @@ impl Waiting {
             watching: Watch::default(),
             dozing: Watch::default(),
             relief: Relief::default(),
+            beside: AtomicU8::new(0),
             is_left: AtomicBool::new(false),
             woken: Arc::default(),
+            told: Arc::default(),
             accounts: Arc::default(),
             look: Look::default(),
         })
@@ -110,8 +118,9 @@ impl Waiting {
         let place = self.station.seat.enroll(&word);
         let account = self.accounts.open(what);
         let (station, accounts) = (Arc::clone(&self.station), Arc::clone(&self.accounts));
-        let (woken, leader_waker) = (Arc::clone(&self.woken), Arc::clone(&self.leader_waker));
-        Sleepers { word, place, station, account, accounts, woken, leader_waker }
+        let (woken, told, leader_waker) =
+            (Arc::clone(&self.woken), Arc::clone(&self.told), Arc::clone(&self.leader_waker));
+        Sleepers { word, place, station, account, accounts, woken, told, leader_waker }
     }
 
     pub(crate) fn count(&self) -> &Arc<Count> {
@@ -154,7 +163,7 @@ impl Waiting {
     /// then; until it does, the background thread need not get up if it looks soon anyway.
     pub(crate) fn note_armed(&self, device: &Shared, will_block: bool) {
         if !self.station.seat.is_taken() {
-            let can_wait = will_block && self.dozing.wakes_before(u64::MAX);
+            let can_wait = (will_block || self.is_waited_beside()) && self.dozing.wakes_before(u64::MAX);
             if !can_wait && !self.is_seen_to(device, &self.watching, false) {
                 device.waker.wake();
             }
@@ -162,6 +171,15 @@ impl Waiting {
             // If the leader goes and no thread takes its place, the background thread is told.
             self.leader_waker.wake();
         }
+    }
+
+    /// Whether a thread will probably wait in `poll` soon, and lead there.
+    fn is_waited_beside(&self) -> bool {
+        let left = self.beside.load(Ordering::Relaxed);
+        if left > 0 {
+            self.beside.store(left - 1, Ordering::Relaxed);
+        }
+        left > 0
     }
 
     /// Whether a thread sleeps on the sockets and wakes before the lanes want to be run. Acknowledgements that were kept for the
@@ -179,6 +197,11 @@ impl Waiting {
     /// How many times a thread was woken so far.
     pub(crate) fn woken(&self) -> u64 {
         self.woken.load(Ordering::Relaxed)
+    }
+
+    /// How many of these slept on a descriptor.
+    fn told(&self) -> u64 {
+        self.told.load(Ordering::Acquire)
     }
 
     /// The core where a thread went to sleep last, if the background thread is to be there.
@@ -209,15 +232,19 @@ impl Waiting {
         is_over: &dyn Fn() -> bool,
         timeout: Option<Duration>,
     ) -> Outcome {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let Sleepers { word, place, account, .. } = sleepers;
+        self.run(device, &Wait { word, place: *place, account, is_over, work: &Lanes::new(device), deadline })
+    }
+
+    fn run(&self, device: &Shared, wait: &Wait<'_>) -> Outcome {
         // A thread that is woken while another one spins on its core would otherwise wait milliseconds, until the other's time slice
         // ends.
         sys::be_quick_to_run_once();
         self.count.begin();
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let Sleepers { word, place, account, .. } = sleepers;
-        let wait = Wait { word, place: *place, account, is_over, work: &Lanes::new(device), deadline };
+        let account = wait.account;
         let began = account.begin().then(thread_time);
-        let outcome = self.strategy.wait(&self.station, &wait);
+        let outcome = self.strategy.wait(&self.station, wait);
         if let Some(began) = began {
             account.note_sample(thread_time().saturating_sub(began));
         }
@@ -254,6 +281,7 @@ impl Waiting {
 impl Sleepers {
     /// A thread that sleeps on a descriptor was told.
     pub(crate) fn note_told(&self) {
+        self.told.fetch_add(1, Ordering::Release);
         self.woken.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -20,11 +20,17 @@ pub(super) struct Lanes<'a> {
     device: &'a Shared,
     /// The longest rest that comes next.
     rest_max: Cell<highwire_stdx::Duration>,
+    /// What a thread that waits in `poll` sleeps on besides the sockets.
+    beside: &'a [libc::pollfd],
 }
 
-impl Lanes<'_> {
-    pub(super) fn new(device: &Shared) -> Lanes<'_> {
-        Lanes { device, rest_max: Cell::new(REST_MAX) }
+impl<'a> Lanes<'a> {
+    pub(super) fn new(device: &'a Shared) -> Lanes<'a> {
+        Lanes::beside(device, &[])
+    }
+
+    pub(super) fn beside(device: &'a Shared, beside: &'a [libc::pollfd]) -> Lanes<'a> {
+        Lanes { device, rest_max: Cell::new(REST_MAX), beside }
     }
 
     /// Sleeps until a packet, a timer, a ring, or `deadline`.
@@ -49,7 +55,7 @@ impl Lanes<'_> {
         if watches_all {
             device.waiting.resting.begin((begin + at_most).as_nanos());
         }
-        let waited = sys::wait_readable_or_signal(&fds, Some(at_most));
+        let waited = sys::wait_beside(&fds, self.beside, Some(at_most));
         device.waiting.resting.end();
         let is_idle = waited == sys::Waited::TimedOut && at_most == longest;
         self.rest_max.set(if is_idle {
@@ -58,7 +64,8 @@ impl Lanes<'_> {
             REST_MAX
         });
         match waited {
-            sys::Waited::Interrupted if sys::ends_waits() => Slept::Interrupted,
+            // A signal ends `poll` whatever its handler's flags say.
+            sys::Waited::Interrupted if !self.beside.is_empty() || sys::ends_waits() => Slept::Interrupted,
             sys::Waited::TimedOut if is_idle => Slept::TimedOut,
             // Or a timer of the lane.
             _ => Slept::Posted,
@@ -103,7 +110,7 @@ impl Work for Lanes<'_> {
     fn rest(&self, word: &WakeWord, seen: u32, deadline: Option<Instant>) -> Option<Slept> {
         let device = self.device;
         let waiting = &device.waiting;
-        if !sys::may_be_interrupted_in_poll() {
+        if self.beside.is_empty() && !sys::may_be_interrupted_in_poll() {
             return None;
         }
         device.company.leave(&waiting.look);
