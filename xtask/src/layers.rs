@@ -39,6 +39,7 @@ const HOUSE: &[(&str, u8, World)] = &[
     ("store", 6, World::Real),
     ("ibverbs", 6, World::Face),
     ("paths", 6, World::Face),
+    ("poll", 6, World::Face),
     ("stage", 6, World::Face),
     ("cli", 7, World::Face),
 ];

@@ -2,7 +2,8 @@
 //!
 //! A Rust `cdylib` cannot carry versioned symbols, so the static library of `crates/ibverbs` is linked here, with a version
 //! script made from `crates/ibverbs/symbols/*.txt`. Everything lies in `libibverbs.so.1`, so that its state exists once;
-//! `librdmacm.so.1` only promises its versions and needs the other. `libhighwire-paths.so` stands alone.
+//! `librdmacm.so.1` only promises its versions and needs the other. `libhighwire-paths.so` and
+//! `libhighwire-poll.so` stand alone.
 
 mod script;
 mod table;
@@ -41,7 +42,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// Builds the objects; returns their folder, or `None` if the compiler failed.
 pub(crate) fn build(release: bool) -> Result<Option<PathBuf>> {
     let profile = if release { "release" } else { "debug" };
-    let mut cargo = Line::cargo("build --package highwire-ibverbs --package highwire-paths --lib");
+    let mut cargo = Line::cargo(
+        "build --package highwire-ibverbs --package highwire-paths --package highwire-poll --lib",
+    );
     if release {
         cargo = cargo.arg("--release");
     }
@@ -54,12 +57,15 @@ pub(crate) fn build(release: bool) -> Result<Option<PathBuf>> {
     let table = table()?;
     link_ibverbs(&table, &built.join("libhighwire_ibverbs.a"), &folder)?;
     link_rdmacm(&table, &folder)?;
-    // A cdylib as cargo makes it: none of its symbols has a version.
-    let paths = folder.join("libhighwire-paths.so");
-    let copy = folder.join(".libhighwire-paths.so");
-    std::fs::copy(built.join("libhighwire_paths.so"), &copy).context("no libhighwire_paths.so")?;
-    // Renamed into place: programs that have the old one mapped keep it.
-    put(&copy, &paths)?;
+    // Cdylibs as cargo makes them: none of their symbols has a version.
+    for (made, name) in
+        [("libhighwire_paths.so", "libhighwire-paths.so"), ("libhighwire_poll.so", "libhighwire-poll.so")]
+    {
+        let copy = folder.join(format!(".{name}"));
+        std::fs::copy(built.join(made), &copy).with_context(|| format!("no {made}"))?;
+        // Renamed into place: programs that have the old one mapped keep it.
+        put(&copy, &folder.join(name))?;
+    }
     Ok(Some(folder))
 }
 

@@ -4,6 +4,7 @@ use crate::abi::*;
 use crate::boundary::{answer, c_api, code, minus_one};
 use crate::context::Context;
 use crate::cq::Cq;
+use crate::descriptors;
 use crate::limits::PORT;
 use crate::qp::Qp;
 use crate::registry::{self, Object, Use, Used, Users};
@@ -18,33 +19,44 @@ use std::time::Duration;
 /// Events that were handed out and those that were acknowledged. An object is not destroyed before they are as many.
 #[derive(Debug, Default)]
 pub(crate) struct Acknowledged {
-    missing: Mutex<u64>,
+    counts: Mutex<Counts>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    missing: u64,
+    /// Threads that wait for the last acknowledgement: without one it costs no system call.
+    waiting: u32,
 }
 
 impl Acknowledged {
     pub(crate) fn hand_out(&self) {
-        *self.lock() += 1;
+        self.lock().missing += 1;
     }
 
     /// More than were handed out are as good as all.
     pub(crate) fn acknowledge(&self, count: u64) {
-        let mut missing = self.lock();
-        *missing = missing.saturating_sub(count);
-        self.changed.notify_all();
+        let mut counts = self.lock();
+        counts.missing = counts.missing.saturating_sub(count);
+        if counts.waiting > 0 {
+            self.changed.notify_all();
+        }
     }
 
     pub(crate) fn wait(&self) {
-        let waited = self.changed.wait_while(self.lock(), |missing| *missing > 0);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        let mut counts = self.lock();
+        counts.waiting += 1;
+        let waited = self.changed.wait_while(counts, |counts| counts.missing > 0);
+        waited.unwrap_or_else(PoisonError::into_inner).waiting -= 1;
     }
 
     fn is_complete(&self) -> bool {
-        *self.lock() == 0
+        self.lock().missing == 0
     }
 
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -135,15 +147,18 @@ c_api! {
             let host = context.device.completion_channel();
             let host = host.map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
             let c = ibv_comp_channel { context: context.as_c(), fd: host.fd().as_raw_fd(), refcnt: 0 };
-            let channel = Channel { c: UnsafeCell::new(c), host, context, users: Users::default() };
-            registry::publish(Arc::new(channel))
+            let channel = Arc::new(Channel { c: UnsafeCell::new(c), host, context, users: Users::default() });
+            descriptors::publish(&channel.host);
+            registry::publish(channel)
         };
         answer(run())
     }
 
     fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
         let run = || {
-            registry::find::<Channel>(channel)?.users.none()?;
+            let found = registry::find::<Channel>(channel)?;
+            found.users.none()?;
+            descriptors::withdraw(&found.host);
             registry::withdraw::<Channel>(channel);
             Ok(())
         };

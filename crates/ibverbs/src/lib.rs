@@ -18,6 +18,7 @@ mod buffer;
 mod context;
 mod cq;
 mod cq_ex;
+mod descriptors;
 mod device;
 mod dm;
 mod ece;

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 /// Libraries that every program of the tree gets before its own. The path virtualiser comes first, because
-/// its files in `/sys` and `/dev` also help programs that know nothing of RDMA; the verbs libraries are for
+/// its files in `/sys` and `/dev` also help programs that know nothing of RDMA; then `poll`, for programs that sleep on the descriptors of
+/// completion channels; the verbs libraries are for
 /// programs whose own search path would win over `LD_LIBRARY_PATH`.
-const PRELOADED: [&str; 3] = ["libhighwire-paths.so", "libibverbs.so.1", "librdmacm.so.1"];
+const PRELOADED: [&str; 4] =
+    ["libhighwire-paths.so", "libhighwire-poll.so", "libibverbs.so.1", "librdmacm.so.1"];
 
 /// The library without which no program works.
 const VERBS: &str = "libibverbs.so.1";
