@@ -23,6 +23,14 @@ extern "C" fn highwire_channel(fd: c_int, is_open: bool, help: Help) {
     CHANNELS.note(fd, is_open);
 }
 
+/// In the child of a fork: the verbs library's devices are its parent's, so that it waits as the C library does until it opens a channel
+/// itself.
+pub(crate) extern "C" fn in_child() {
+    if help::forget() {
+        CHANNELS.forget();
+    }
+}
+
 fn fail(errno: c_int) -> c_int {
     // SAFETY: this thread's own.
     unsafe { *libc::__errno_location() = errno };
@@ -61,15 +69,11 @@ impl<F: Fn() -> c_int> Call<F> {
         // SAFETY: the call and the descriptors live through the wait.
         let helped = unsafe { help::wait(channel, fds, deadline, Self::is_over, this) };
         match helped {
-            Helped::Over if call.result < 0 => Some(fail(call.errno)),
-            Helped::Over => {
+            Helped::Interrupted if call.result == 0 => Some(fail(libc::EINTR)),
+            // A set gives an event once: it is the caller's, whatever else ended the wait.
+            _ => {
                 fail(call.errno);
-                Some(call.result)
-            }
-            Helped::Interrupted => Some(fail(libc::EINTR)),
-            Helped::Not => {
-                fail(call.errno);
-                None
+                (call.result != 0).then_some(call.result)
             }
         }
     }
@@ -89,12 +93,23 @@ impl<F: Fn() -> c_int> Call<F> {
     }
 }
 
-/// The caller's descriptors.
+/// So many entries are read without asking how many the process may have: a system call for each call that is shorter would cost too much.
+const ALWAYS_ALLOWED: nfds_t = 64;
+
+/// The kernel refuses longer arrays, and does not look at them.
+fn most_descriptors() -> nfds_t {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit lives through the call.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur.min(c_int::MAX as nfds_t)
+}
+
+/// The caller's descriptors; none where the kernel refuses them.
 ///
 /// # Safety
 /// As the C library's: the array is as long as the caller says.
 unsafe fn entries<'a>(fds: *mut pollfd, count: nfds_t) -> &'a [pollfd] {
-    if fds.is_null() || count > c_int::MAX as nfds_t {
+    if fds.is_null() || (count > ALWAYS_ALLOWED && count > most_descriptors()) {
         return &[];
     }
     // SAFETY: the caller's promise.

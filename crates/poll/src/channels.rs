@@ -51,6 +51,14 @@ impl Channels {
         }
     }
 
+    /// No descriptor has to do with a channel any more.
+    pub(crate) fn forget(&self) {
+        // Most of the pages were never touched, and stay so.
+        for via in self.via.iter().filter(|via| via.load(Ordering::Relaxed) != 0) {
+            via.store(0, Ordering::Relaxed);
+        }
+    }
+
     fn set(&self, fd: c_int, channel: Option<c_int>) {
         let Some(via) = usize::try_from(fd).ok().and_then(|fd| self.via.get(fd)) else { return };
         via.store(channel.map_or(0, |channel| channel as u32 + 1), Ordering::Relaxed);
@@ -88,6 +96,8 @@ mod tests {
         channels.note_closed(9);
         channels.note_closed(12);
         assert_eq!((channels.of(9), channels.of(11), channels.of(7)), (None, Some(7), Some(7)));
+        channels.forget();
+        assert_eq!((channels.of(11), channels.of(7)), (None, None));
     }
 
     #[test]

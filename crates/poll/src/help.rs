@@ -10,7 +10,7 @@ use crate::deadline::{Deadline, now};
 
 /// Looks whether the call is over. It is not called again once it has said so.
 pub(crate) type Look = unsafe extern "C" fn(call: *mut c_void) -> bool;
-/// The verbs library's wait: for a channel, on these descriptors, for so many nanoseconds at most or for ever, with a look and its call.
+/// The verbs library's wait: for a channel, on these descriptors, for so many nanoseconds at most, with a look and its call.
 pub(crate) type Help = unsafe extern "C" fn(c_int, *const pollfd, nfds_t, i64, Look, *mut c_void) -> c_int;
 
 /// The call must sleep on its descriptors itself.
@@ -27,6 +27,11 @@ static HELP: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 pub(crate) fn set(help: Help) {
     HELP.store(help as *mut c_void, Ordering::Release);
+}
+
+/// Nothing helps any more. Says whether something did.
+pub(crate) fn forget() -> bool {
+    !HELP.swap(ptr::null_mut(), Ordering::AcqRel).is_null()
 }
 
 /// How a wait with help ended.
@@ -66,6 +71,9 @@ pub(crate) unsafe fn wait(
     // SAFETY: `set` has stored a function of this type.
     let help = unsafe { std::mem::transmute::<*mut c_void, Help>(help) };
     loop {
+        // As the C library's functions do before they wait: a thread that finds its events here each time can be cancelled, too.
+        // SAFETY: no frame of this object has anything to drop.
+        unsafe { pthread_testcancel() };
         let left = deadline.left(now());
         if left == Some(0) {
             return Helped::Not;
@@ -84,8 +92,7 @@ pub(crate) unsafe fn wait(
             INTERRUPTED => return Helped::Interrupted,
             SLEEP => return Helped::Not,
             // The part is over.
-            // SAFETY: no frame of this object has anything to drop.
-            _ => unsafe { pthread_testcancel() },
+            _ => {}
         }
     }
 }

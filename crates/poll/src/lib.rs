@@ -30,6 +30,8 @@ mod original;
 static AT_LOAD: extern "C" fn() = {
     extern "C" fn at_load() {
         original::find_all();
+        // SAFETY: the function is one for this, and this object is never unloaded. Without memory for it children ask for help as well.
+        unsafe { libc::pthread_atfork(None, None, Some(calls::in_child)) };
     }
     at_load
 };
