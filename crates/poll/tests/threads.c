@@ -133,10 +133,11 @@ static void signals(void)
     play("O", interrupt);
     CHECK(wait_for(current, -1) == 1 && ready_pipe == POLLIN && errno == UNTOUCHED && handled == 1);
     empty_pipe();
-    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    CHECK(sigaction(SIGUSR2, &action, NULL) == 0);
     struct itimerspec often = {{0, 20 * MS}, {0, 20 * MS}};
     timer_t timer;
-    CHECK(timer_create(CLOCK_MONOTONIC, NULL, &timer) == 0 && timer_settime(timer, 0, &often, NULL) == 0);
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR2};
+    CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 && timer_settime(timer, 0, &often, NULL) == 0);
     play("S", NULL);
     CHECK(wait_for(current, -1) == -1 && errno == EINTR && handled > 1);
     CHECK(timer_delete(timer) == 0);
@@ -170,6 +171,8 @@ static void children(void)
 
 int main(void)
 {
+    /* A wait that never ends fails, too. */
+    alarm(PATIENCE);
     open_place(true);
     for (current = 0; current < KINDS; current++) {
         kind_name = names[current];

@@ -21,6 +21,9 @@
 #define MS INT64_C(1000000)
 #define PART INT64_C(1000000000)
 #define UNTOUCHED 4711
+#ifndef PATIENCE
+#define PATIENCE 300
+#endif
 
 static const char *kind_name = "-";
 
