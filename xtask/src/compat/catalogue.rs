@@ -1,5 +1,6 @@
 //! The catalogue: every program and suite, with its arguments.
 
+mod descriptors;
 mod diagnosis;
 mod examples;
 mod middleware;
@@ -17,6 +18,7 @@ pub(super) fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     diagnosis::add(&mut cases);
     examples::add(&mut cases);
+    descriptors::add(&mut cases);
     perftest::add(&mut cases);
     rdmacm::add(&mut cases);
     middleware::add(&mut cases);

@@ -66,6 +66,26 @@ pub(super) fn raw_ethernet(outcome: &Outcome) -> Result<String, String> {
     if arrived { perftest(outcome) } else { Err("the server saw no frames".into()) }
 }
 
+/// Two ends that sleep in `poll` or `epoll_wait`: the thread that waits has found events itself, at both.
+pub(super) fn found_their_own(outcome: &Outcome) -> Result<String, String> {
+    let text = &outcome.client.output;
+    let (said, stats) = text.split_once('\n').ok_or("no message came")?;
+    let devices: Vec<serde_json::Value> =
+        serde_json::from_str(stats).map_err(|error| format!("stats: {error}"))?;
+    let channels: Vec<u64> = devices
+        .iter()
+        .filter_map(|device| device["channels"].as_object())
+        .flat_map(|channels| channels.values())
+        .map(|figures| figures["wakes_own"].as_u64().unwrap_or(0))
+        .collect();
+    match channels[..] {
+        [one, other] if one > 0 && other > 0 => {
+            Ok(format!("{said}, found by those who wait: {one} and {other}"))
+        }
+        _ => Err(format!("the waiting threads have found {channels:?} events themselves")),
+    }
+}
+
 /// rping: every ping shown and validated.
 pub(super) fn rping(outcome: &Outcome) -> Result<String, String> {
     let shown = outcome.client.output.matches("ping data: ").count();
