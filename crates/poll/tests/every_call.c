@@ -94,12 +94,14 @@ static void a_signal_ends_it(enum kind kind)
 static void a_deadline_is_kept_over_all_parts(enum kind kind)
 {
     const int64_t asked = 40 * MS;
-    play("llllS", NULL);
-    int64_t begun = now();
-    CHECK(wait_for(kind, asked) == 0 && errno == UNTOUCHED);
-    CHECK(now() - begun >= asked);
-    /* A machine may be so busy that fewer parts fit. */
-    CHECK(helped_count >= 1 && helped_count <= 5);
+    int64_t begun;
+    /* A machine may be so busy that one part takes all the time. */
+    do {
+        play("llllS", NULL);
+        begun = now();
+        CHECK(wait_for(kind, asked) == 0 && errno == UNTOUCHED);
+        CHECK(now() - begun >= asked && helped_count <= 5);
+    } while (helped_count < 2);
     for (int i = 0; i < helped_count; i++) {
         const struct helped *this = &helped[i];
         CHECK(this->nanos > 0 && this->nanos >= begun + asked - this->begun);
@@ -111,7 +113,7 @@ static void a_deadline_is_kept_over_all_parts(enum kind kind)
     CHECK(seen[0].nanos <= (left > 0 ? left : 0) + (counts_ms(kind) ? MS : 0));
     /* Time that a part takes too long is not asked for again. */
     play("llS", NULL);
-    CHECK(wait_for(kind, MS) == 0 && helped_count == 1 && last_seen()->nanos == 0);
+    CHECK(wait_for(kind, MS) == 0 && helped_count <= 1 && last_seen()->nanos == 0);
 }
 
 static void long_waits_are_done_in_parts(enum kind kind)
