@@ -38,7 +38,9 @@ pub struct Counters {
     pub rx_overflow: u64,
     /// Datagrams thrown away because they did not fit the buffer.
     pub rx_truncated: u64,
-    /// Datagrams thrown away because they were empty or their sender could not be told.
+    /// Empty datagrams: by one a neighbour that sends through shared memory wakes this end.
+    pub rx_rings: u64,
+    /// Datagrams thrown away because their sender could not be told.
     pub rx_malformed: u64,
     /// Other failures of the receiving call.
     pub rx_other: u64,
@@ -72,6 +74,7 @@ impl Counters {
             rx_congestion_experienced,
             rx_overflow,
             rx_truncated,
+            rx_rings,
             rx_malformed,
             rx_other,
             icmp_refused,
@@ -95,6 +98,7 @@ impl Counters {
         each("udp_rx_congestion_experienced", rx_congestion_experienced);
         each("udp_rx_overflow", rx_overflow);
         each("udp_rx_truncated", rx_truncated);
+        each("udp_rx_rings", rx_rings);
         each("udp_rx_malformed", rx_malformed);
         each("udp_rx_other", rx_other);
         each("udp_icmp_refused", icmp_refused);

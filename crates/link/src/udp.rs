@@ -271,10 +271,14 @@ impl UdpLink {
         if let Some(total) = received.overflow {
             self.note_overflow(total);
         }
-        let Some(source) = received.source.filter(|_| received.bytes > 0) else {
+        let Some(source) = received.source else {
             self.counters.rx_malformed += 1;
             return 0;
         };
+        if received.bytes == 0 {
+            self.counters.rx_rings += 1;
+            return 0;
+        }
         if received.is_truncated {
             self.counters.rx_truncated += 1;
             return 0;

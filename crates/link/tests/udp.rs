@@ -61,6 +61,17 @@ fn a_request_and_an_acknowledgement_leave_in_one_call() {
     assert_eq!((b.totals().rx_packets, b.totals().rx_trains), (2, 1));
 }
 
+#[test]
+fn an_empty_datagram_is_a_ring_and_no_packet() {
+    let mut link = open(&config([1, 3]));
+    let neighbour = std::net::UdpSocket::bind((IpAddr::from([127, 77, 1, 4]), 0)).expect("a socket");
+    neighbour.send_to(&[], link.local()).expect("sends");
+    neighbour.send_to(&packet(1, 7, 48), link.local()).expect("sends");
+    assert_eq!(receive(&mut link, 1).len(), 1);
+    let totals = link.totals();
+    assert_eq!((totals.rx_rings, totals.rx_packets, totals.rx_malformed), (1, 1, 0));
+}
+
 /// Random packets both ways; the contents must be the same and strict packets in order.
 fn check_random_packets(sender: UdpConfig, receiver: UdpConfig, seed: u64) {
     let (mut a, mut b) = (open(&sender), open(&receiver));
