@@ -3,7 +3,7 @@
 //!
 //! Such a program would be woken by the device's thread, through that thread's wake-up and its own. Here the thread that waits lets the
 //! verbs library wait for it, which polls or sleeps as for a thread in `ibv_get_cq_event`, and looks at the descriptors meanwhile with the
-//! C library's function and no time to wait. The verbs library names its channels' descriptors ([`highwire_channel`]); `epoll_ctl` tells
+//! C library's function and no time to wait. The verbs library names its channels' descriptors (`highwire_channel`); `epoll_ctl` tells
 //! which sets hold one, or hold such a set.
 //!
 //! It is an object of its own, and not part of `libibverbs.so.1`, because the C library's functions are taken over only by symbols without a version.
