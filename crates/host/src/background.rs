@@ -86,8 +86,9 @@ struct Watched {
     attendance: Attendance,
     /// The count of visits when the lane last had work for this thread.
     visits_at_work: u64,
-    /// A packet ended the last sleep, and this thread has not run the lane since.
+    /// A packet ended the last sleep.
     was_woken: bool,
+    /// It did, and this thread has not run the lane since.
     is_unserved: bool,
 }
 

@@ -148,8 +148,9 @@ c_api! {
             let host = host.map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
             let c = ibv_comp_channel { context: context.as_c(), fd: host.fd().as_raw_fd(), refcnt: 0 };
             let channel = Arc::new(Channel { c: UnsafeCell::new(c), host, context, users: Users::default() });
+            let published = registry::publish(Arc::clone(&channel))?;
             descriptors::publish(&channel.host);
-            registry::publish(channel)
+            Ok(published)
         };
         answer(run())
     }

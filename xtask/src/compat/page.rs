@@ -177,9 +177,12 @@ fn machine() -> String {
 const ABOUT_WAITING: &str = "\
 ## Programs that sleep, before and after
 
-`cargo xtask compat --waiting --rounds 3 --all-modes --write-docs` writes this section. Every program runs under `highwire run --wake event`, which is what a completion channel
-is on a card, and under `balanced`, which is the default, `latency` and `power` ([Waiting](wake.md)), in turns. `hogs`: a process on every core computes meanwhile.
+`cargo xtask compat --waiting --write-docs` writes this section. Every program runs under `highwire run --wake event`, which is what a completion channel
+is on a card, and under `balanced`, which is the default ([Waiting](wake.md)), in turns; `--all-modes` adds `latency` and `power`, `--rounds 3` takes medians of three. `hogs`: a process on every core computes meanwhile.
 `ib_write_lat -e` does not exist: perftest refuses events for a WRITE. `ib_send_lat` without `-e` polls, and stands there for comparison; so do UCX's other tests beside `ucp_get`.
+
+A GET of UCX takes a millisecond over the kernel's TCP as well: that is UCX's own. With `-E sleep`, too, a thread of UCX's own waits for the channel, and wakes the one that waits for it. Processes that share a core
+[make way for each other](wake.md#several-processes-per-core), which is what MPI's hops show.
 ";
 
 const ABOUT_VALKEY: &str = "\

@@ -22,7 +22,7 @@ const ARMED_BETWEEN_MAX: u8 = 64;
 pub struct Descriptors<'a> {
     /// The descriptors, as `poll` takes them; for `epoll_wait` the set's own, with `POLLIN`.
     pub fds: &'a [libc::pollfd],
-    /// Looks whether one of them is ready, or the call has failed; false again only if it is called again.
+    /// Looks whether one of them is ready, or the call has failed. It is not called again once it has said so.
     pub is_ready: &'a dyn Fn() -> bool,
 }
 
