@@ -38,6 +38,7 @@ const HOUSE: &[(&str, u8, World)] = &[
     ("sim", 5, World::Simulated),
     ("store", 6, World::Real),
     ("ibverbs", 6, World::Face),
+    ("preload", 5, World::Face),
     ("paths", 6, World::Face),
     ("poll", 6, World::Face),
     ("stage", 6, World::Face),

@@ -1,51 +1,9 @@
-//! The C library's own functions, or those of another preloaded library behind this one.
+//! The C library's functions that this object defines again.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::mem;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::ffi::{c_char, c_int, c_void};
 
+use highwire_preload::originals;
 use libc::{DIR, FILE, mode_t, size_t, ssize_t, stat, statx};
-
-/// One function, by its name; looked up at load, or at the first call if another object's start-up code calls
-/// before.
-pub(crate) struct Original<F> {
-    name: &'static CStr,
-    found: AtomicPtr<c_void>,
-    kind: std::marker::PhantomData<F>,
-}
-
-impl<F: Copy> Original<F> {
-    const fn new(name: &'static CStr) -> Original<F> {
-        Original { name, found: AtomicPtr::new(ptr::null_mut()), kind: std::marker::PhantomData }
-    }
-
-    /// The function; `None` if this C library has none of that name.
-    pub(crate) fn function(&self) -> Option<F> {
-        let mut found = self.found.load(Ordering::Relaxed);
-        if found.is_null() {
-            // SAFETY: the name is a C string; the answer is only kept.
-            found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-            self.found.store(found, Ordering::Relaxed);
-        }
-        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-        // SAFETY: `F` is the type of the C function of that name, a pointer in size.
-        (!found.is_null()).then(|| unsafe { mem::transmute_copy::<*mut c_void, F>(&found) })
-    }
-}
-
-macro_rules! originals {
-    ($($name:ident: $symbol:literal, ($($arg:ty),*) -> $result:ty;)+) => {
-        $(
-            #[allow(non_upper_case_globals, reason = "named as the function is")]
-            pub(crate) static $name: Original<unsafe extern "C" fn($($arg),*) -> $result> = Original::new($symbol);
-        )+
-
-        pub(crate) fn find_all() {
-            $($name.function();)+
-        }
-    };
-}
 
 type Path = *const c_char;
 /// The functions by which `scandir` chooses and sorts entries: never called here, only passed on.

@@ -397,34 +397,44 @@ mod tests {
         assert!(returns.on_leave(2, now), "another one leads");
     }
 
-    /// Work that always has an event for another thread, and now and then one for this.
-    struct Busy<'a> {
+    /// Work of which each turn is like every other until `own_after` of them, when this thread's event comes.
+    struct Alike<'a> {
         word: &'a WakeWord,
         own_after: u64,
+        turn: Turn,
+        is_shared: bool,
         turns: Cell<u64>,
+        ways: Cell<u64>,
         rests: Cell<u64>,
     }
 
-    impl Work for Busy<'_> {
+    impl Work for Alike<'_> {
         fn turn(&self) -> Turn {
             self.turns.set(self.turns.get() + 1);
             if self.turns.get() == self.own_after {
                 self.word.post();
             }
-            Turn::Woke
+            self.turn
         }
         fn hand_over(&self) {}
+        fn shares_core(&self) -> bool {
+            self.is_shared
+        }
+        fn make_way(&self) {
+            self.ways.set(self.ways.get() + 1);
+        }
         fn rest(&self, _word: &WakeWord, _seen: u32, _deadline: Option<Instant>) -> Option<Slept> {
             self.rests.set(self.rests.get() + 1);
             Some(Slept::Posted)
         }
     }
 
-    /// What a leader does for the events of others until its own comes.
-    fn lead_through(habit: &dyn Habit, events: u64) -> u64 {
+    /// How often a leader makes way and rests until its event comes.
+    fn lead(habit: &dyn Habit, own_after: u64, turn: Turn, is_shared: bool) -> (u64, u64) {
         let (station, word, account) = (Station::new(), WakeWord::default(), Account::default());
-        let work = Busy { word: &word, own_after: events, turns: Cell::new(0), rests: Cell::new(0) };
-        let is_over = || work.turns.get() >= events;
+        let [turns, ways, rests] = [const { Cell::new(0) }; 3];
+        let work = Alike { word: &word, own_after, turn, is_shared, turns, ways, rests };
+        let is_over = || work.turns.get() >= own_after;
         let wait = Wait {
             word: &word,
             place: None,
@@ -435,7 +445,12 @@ mod tests {
         };
         assert_eq!(lead_or_follow(&station, &wait, habit), Outcome::Over);
         assert_eq!(account.figures().own(), 1);
-        work.rests.get()
+        (work.ways.get(), work.rests.get())
+    }
+
+    /// The rests of a leader whose every turn has an event for another thread.
+    fn lead_through(habit: &dyn Habit, events: u64) -> u64 {
+        lead(habit, events, Turn::Woke, false).1
     }
 
     /// Polls, and always learns that more threads want to run than there are cores.
@@ -472,53 +487,9 @@ mod tests {
         assert_eq!(lead_through(&hasty, 1000), 999, "no event comes as soon as that");
     }
 
-    /// Work without an event until `own_after` turns, on a core that others poll on as well while `is_shared` says so.
-    struct Shared<'a> {
-        word: &'a WakeWord,
-        own_after: u64,
-        is_shared: bool,
-        turns: Cell<u64>,
-        ways: Cell<u64>,
-        rests: Cell<u64>,
-    }
-
-    impl Work for Shared<'_> {
-        fn turn(&self) -> Turn {
-            self.turns.set(self.turns.get() + 1);
-            if self.turns.get() == self.own_after {
-                self.word.post();
-            }
-            Turn::Idle
-        }
-        fn hand_over(&self) {}
-        fn shares_core(&self) -> bool {
-            self.is_shared
-        }
-        fn make_way(&self) {
-            self.ways.set(self.ways.get() + 1);
-        }
-        fn rest(&self, _word: &WakeWord, _seen: u32, _deadline: Option<Instant>) -> Option<Slept> {
-            self.rests.set(self.rests.get() + 1);
-            Some(Slept::Posted)
-        }
-    }
-
-    /// How often a leader makes way and rests until its event comes after 1000 turns.
+    /// The same of a leader whose turns are in vain, on a core that others poll on as well while `is_shared` says so.
     fn lead_on_core(habit: &dyn Habit, is_shared: bool) -> (u64, u64) {
-        let (station, word, account) = (Station::new(), WakeWord::default(), Account::default());
-        let [turns, ways, rests] = [const { Cell::new(0) }; 3];
-        let work = Shared { word: &word, own_after: 1000, is_shared, turns, ways, rests };
-        let is_over = || work.turns.get() >= work.own_after;
-        let wait = Wait {
-            word: &word,
-            place: None,
-            account: &account,
-            is_over: &is_over,
-            work: &work,
-            deadline: None,
-        };
-        assert_eq!(lead_or_follow(&station, &wait, habit), Outcome::Over);
-        (work.ways.get(), work.rests.get())
+        lead(habit, 1000, Turn::Idle, is_shared)
     }
 
     /// Polls for as long as it takes, whatever happens, and counts its looks at how many threads want to run.
