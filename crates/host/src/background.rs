@@ -162,6 +162,7 @@ impl Thread<'_> {
             if has_slept {
                 self.sleep();
             } else if !worked && vigil.is_some() {
+                sys::be_patient();
                 highwire_wake::yield_core();
             }
         }
@@ -268,6 +269,7 @@ impl Thread<'_> {
         let device = self.device;
         device.company.leave(&self.look);
         self.follow_sleeper();
+        sys::be_quick_to_run();
         device.waker.prepare_sleep();
         self.look_for_leader_again();
         // A broker that is gone is noticed as soon as ever.
@@ -278,6 +280,7 @@ impl Thread<'_> {
             device.slumber.begin();
         }
         let begin = device.clock.now();
+        device.waiting.absence.begin(begin + longest, self.is_relieved);
         let mut is_ready = device.is_closing.load(Ordering::SeqCst);
         let mut fds = vec![device.waker.fd()];
         let mut slept = vec![false; self.lanes.len()];
@@ -320,6 +323,7 @@ impl Thread<'_> {
             device.waiting.leave_to_leader(device);
         }
         if !is_ready {
+            device.waiting.absence.begin(begin + timeout, self.is_relieved);
             let until_ns = (begin + timeout).as_nanos();
             if watches_all {
                 device.waiting.watching.begin(until_ns);

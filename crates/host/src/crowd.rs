@@ -6,6 +6,7 @@
 //! neighbours, does not yield: any other program on the machine would take the core for as long as the scheduler lets it.
 
 use crate::company::{Company, Look};
+use crate::sys;
 use highwire_stdx::Instant;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -48,6 +49,7 @@ impl Crowd {
     /// Gives this thread's core to others.
     pub(crate) fn make_way(&self) {
         self.turns.fetch_add(1, Ordering::Relaxed);
+        sys::be_patient();
         highwire_wake::yield_core();
     }
 

@@ -28,6 +28,7 @@ pub(crate) use tagged::OWN_SENDS;
 pub(crate) use turn::{By, Pumped};
 pub(crate) use ways::{Disturbed, Groups, Neighbours, Shm, Udp, Ways};
 
+use crate::absence::Absence;
 use crate::clock::Clock;
 use crate::counters::DriverCounters;
 use crate::memory::HostMemory;
@@ -60,6 +61,7 @@ pub(crate) struct Parts {
     pub(crate) mailboxes: Arc<[ArrayQueue<Stray>]>,
     pub(crate) waker: Arc<Waker>,
     pub(crate) leader_waker: Arc<Waker>,
+    pub(crate) absence: Arc<Absence>,
 }
 
 pub(crate) struct Engine {
@@ -92,9 +94,16 @@ pub(crate) struct Engine {
     mailboxes: Arc<[ArrayQueue<Stray>]>,
     waker: Arc<Waker>,
     leader_waker: Arc<Waker>,
+    absence: Arc<Absence>,
     turn: Turn,
     /// Which of the sleepers sleeps until a peer rings.
     asleep: [bool; 2],
+    /// A sleep is over, and the bell was not looked at since.
+    may_have_rung: bool,
+    /// The bell was silenced although a thread sleeps.
+    is_muffled: bool,
+    /// Turns since then in a row that have found nothing.
+    muffled_turns: u32,
 }
 
 /// Threads that sleep on what a lane receives.
@@ -109,7 +118,7 @@ pub(crate) enum Sleeper {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Engine {
         let Parts { rnic, lane, gid, clock, memory, ways, may_defer, .. } = parts;
-        let Parts { board, mailboxes, waker, leader_waker, .. } = parts;
+        let Parts { board, mailboxes, waker, leader_waker, absence, .. } = parts;
         Engine {
             rnic,
             counters: DriverCounters::default(),
@@ -135,8 +144,12 @@ impl Engine {
             mailboxes,
             waker,
             leader_waker,
+            absence,
             turn: Turn::default(),
             asleep: [false; 2],
+            may_have_rung: false,
+            is_muffled: false,
+            muffled_turns: 0,
         }
     }
 
@@ -173,6 +186,7 @@ impl Engine {
     /// Returns how long the sleep may last, or `None` if there is work already.
     pub(crate) fn prepare_sleep(&mut self, who: Sleeper) -> Option<Duration> {
         self.asleep[who as usize] = true;
+        self.is_muffled = false;
         self.time.pass();
         let now = self.now();
         let left = self.deadline().map_or(Duration::MAX, |at| at.saturating_since(now));
@@ -189,8 +203,8 @@ impl Engine {
     /// The sleep is over. While another thread sleeps here, peers go on ringing.
     pub(crate) fn awake(&mut self, who: Sleeper) {
         self.asleep[who as usize] = false;
-        // A packet in the socket may have ended the sleep.
-        self.ways.udp.pace.hurry();
+        // A packet in the socket may have ended the sleep, or a neighbour's bell.
+        (self.may_have_rung, self.is_muffled) = (true, false);
         if self.asleep.contains(&true) {
             return;
         }

@@ -65,6 +65,7 @@
 //! `examples/` has more: `hello`, `connecting` (listen, connect, accept), `one_sided`, `datagrams`, `events`, and `echo`, which is RPC.
 #![deny(unsafe_code)]
 
+mod absence;
 mod background;
 mod clock;
 pub mod cm;
@@ -119,6 +120,7 @@ pub use frames::{Flow, SpreadConfig};
 pub use gsi::{Gsi, GsiError, ReceivedMad};
 pub use in_place::OwnThread;
 pub use limits::DeviceLimits;
+pub use process::Process;
 pub use queue_pair::{Chain, ConnectOptions, QueuePair, QueuePairConfig, XrcTargetConfig};
 pub use region::{Buffer, DeviceMemory, MemoryChange, MemoryRegion, ProtectionDomain, RegisterOptions};
 pub use shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueConfig, SrqSnapshot};

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A process, told from those that it was forked from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Process(u64);
+pub struct Process(u64);
 
 /// Processes of this line of forks that have asked. A child begins with its parent's count.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
 impl Process {
     /// The calling one.
-    pub(crate) fn this() -> Process {
+    pub fn this() -> Process {
         let Some(word) = word() else { return Process(u64::from(std::process::id())) };
         if word.load(Ordering::Acquire) == 0 {
             let number = COUNT.fetch_add(1, Ordering::AcqRel) + 1;
@@ -29,7 +29,7 @@ impl Process {
 
     /// Whether it is the calling one.
     #[inline]
-    pub(crate) fn is_this(self) -> bool {
+    pub fn is_this(self) -> bool {
         match word() {
             Some(word) => word.load(Ordering::Relaxed) == self.0,
             None => u64::from(std::process::id()) == self.0,

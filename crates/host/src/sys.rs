@@ -101,9 +101,40 @@ impl EventFd {
     }
 }
 
+/// How long a thread has its core if others want it as well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turns {
+    /// As long as the scheduler has it, a millisecond or more.
+    Usual,
+    /// For a tenth of a millisecond.
+    Short,
+}
+
+thread_local!(static TURNS: Cell<Option<Turns>> = const { Cell::new(None) });
+
 /// Asks the scheduler to let this thread run as soon as it wakes, and in return for short turns only. That needs no privilege:
-/// the thread's total share of the processor stays the same.
+/// the thread's total share of the processor stays the same. For a thread that is about to sleep.
 pub(crate) fn be_quick_to_run() {
+    take_turns(Turns::Short);
+}
+
+/// Calls [`be_quick_to_run`] once for a thread of the application, which comes here often.
+pub(crate) fn be_quick_to_run_once() {
+    if TURNS.get().is_none() {
+        be_quick_to_run();
+    }
+}
+
+/// Takes turns as long as those of other threads, for a thread that gives its core away again and again. Each time that counts as a whole turn: a thread
+/// with short turns has the core back a dozen times before one with the usual turns has had it once.
+pub(crate) fn be_patient() {
+    // One that has asked for nothing is.
+    if TURNS.get().is_some() {
+        take_turns(Turns::Usual);
+    }
+}
+
+fn take_turns(turns: Turns) {
     /// `struct sched_attr` of sched_setattr(2), as far as it is used.
     #[repr(C)]
     #[derive(Default)]
@@ -118,6 +149,9 @@ pub(crate) fn be_quick_to_run() {
         period_ns: u64,
     }
     const TURN_NS: u64 = 100_000;
+    if TURNS.replace(Some(turns)) == Some(turns) {
+        return;
+    }
     let mut attributes = Attributes::default();
     let size = size_of::<Attributes>();
     // SAFETY: plain system calls on this thread; the structure has the size that is passed. Kernels before
@@ -126,7 +160,8 @@ pub(crate) fn be_quick_to_run() {
         if libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) == 0
             && attributes.policy == libc::SCHED_OTHER as u32
         {
-            attributes.runtime_ns = TURN_NS;
+            // Zero: as the scheduler has it.
+            attributes.runtime_ns = if turns == Turns::Short { TURN_NS } else { 0 };
             libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);
         }
     }
@@ -136,14 +171,6 @@ pub(crate) fn be_quick_to_run() {
 pub(crate) fn be_punctual() {
     // SAFETY: a plain system call on this thread.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-}
-
-/// Calls [`be_quick_to_run`] once for a thread of the application, which comes here often.
-pub(crate) fn be_quick_to_run_once() {
-    thread_local!(static IS_QUICK: Cell<bool> = const { Cell::new(false) });
-    if !IS_QUICK.replace(true) {
-        be_quick_to_run();
-    }
 }
 
 /// This thread's number, as the kernel counts them. It asks only once.

@@ -18,6 +18,7 @@ pub(crate) use accounts::{Accounts, News, Place};
 pub use descriptors::Descriptors;
 
 use self::lanes::Lanes;
+use crate::absence::Absence;
 use crate::company::Look;
 use crate::config::Engine;
 use crate::device::Shared;
@@ -46,6 +47,8 @@ pub(crate) struct Waiting {
     /// Until when the leader that rests sleeps on the sockets, and until when the background thread.
     resting: Watch,
     pub(crate) watching: Watch,
+    /// Until when the background thread sleeps, whatever it sleeps on.
+    pub(crate) absence: Arc<Absence>,
     /// The background thread sleeps for a moment, and looks at everything then.
     pub(crate) dozing: Watch,
     /// The background thread sleeps until the leader has gone.
@@ -101,6 +104,7 @@ impl Waiting {
             leader_waker: Arc::new(Waker::new()?),
             resting: Watch::default(),
             watching: Watch::default(),
+            absence: Arc::default(),
             dozing: Watch::default(),
             relief: Relief::default(),
             beside: AtomicU8::new(0),
@@ -188,7 +192,7 @@ impl Waiting {
         // Where threads do not run the lanes, they cannot ask them either.
         device.engine == Engine::Both
             && device.lanes.iter().all(|lane| {
-                let due = lane.try_run(|engine| engine.due_after(is_last_step));
+                let due = lane.try_run(|engine| engine.due_for_sleeper(is_last_step));
                 // Another thread runs this lane just now, and may leave work behind.
                 due.is_some_and(|due| watch.wakes_before(due.map_or(u64::MAX, DeviceTime::as_nanos)))
             })
@@ -270,6 +274,7 @@ impl Waiting {
         self.relief.end();
         self.watching.end();
         self.dozing.end();
+        self.absence.end();
     }
 
     /// The cost of waits, by place.

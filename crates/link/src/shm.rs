@@ -10,6 +10,7 @@
 //! secrecy. The aim is that a peer which crashes, stops or writes nonsense can neither crash nor block its
 //! neighbours.
 
+mod bell;
 mod channel;
 mod direct;
 mod engine;
@@ -32,5 +33,5 @@ pub use name::{BadName, EngineName};
 pub use peer::{AttachError, PeerEngine};
 pub use registry::{ClaimError, LookupError, Registry, RegistryError};
 pub use roster::{BEAT_LASTS_MS, Poller, Roster};
-pub use sender::{SendError, ShmSender};
+pub use sender::{Receiver, SendError, ShmSender};
 pub use table::{Access, PublishedQueuePair, PublishedReceives, PublishedRegion};

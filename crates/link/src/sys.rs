@@ -7,10 +7,13 @@ pub(crate) use machine::{Interface, allowed_cores, interfaces, pin_to};
 pub use machine::{random_u64, secret_rng};
 pub(crate) use message::{Received, TRAINS_PER_CALL, drain_errors, receive, send_trains};
 
+use std::ffi::CString;
 use std::io;
 use std::mem::size_of;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// An address as the kernel writes it.
 #[repr(C)]
@@ -79,6 +82,13 @@ impl RawAddress {
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Makes a named pipe that only this user may open.
+pub(crate) fn make_pipe(path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the path ends with a zero byte and lives until the call returns.
+    check(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }).map(drop)
 }
 
 /// A non-blocking UDP socket, unbound.

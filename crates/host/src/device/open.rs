@@ -86,13 +86,16 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         fds.iter().for_each(|fd| drop(sys::send_groups_from(fd.as_fd(), ip)));
         let epoll = sys::Epoll::new().map_err(system("make an epoll instance"))?;
         fds.push(epoll.fd().try_clone_to_owned().map_err(system("copy a descriptor"))?);
-        lane_fds.push(fds);
         let bell = |_| UdpSocket::bind((ip, 0)).map_err(system("open a socket"));
         let (udp, disturbed) = links(config, socket, lane, capture.as_ref());
         let shm = match &local {
             Some(local) => Some(Shm::new(Neighbours::new(local, lane, bell(())?), disturbed)),
             None => None,
         };
+        let bell = shm.as_ref().and_then(|shm| shm.rings.inbox.bell());
+        let bell = bell.map(|fd| fd.try_clone_to_owned()).transpose();
+        fds.extend(bell.map_err(system("copy a descriptor"))?);
+        lane_fds.push(fds);
         let doorman = broker.as_ref().map(Client::doorman);
         let udp = Udp::new(udp, gid, doorman, Groups::new(ip, epoll));
         let served = local.as_ref().filter(|_| config.has_door).map(|local| local.pool());
@@ -110,6 +113,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
             mailboxes: Arc::clone(&mailboxes),
             waker: Arc::clone(&waker),
             leader_waker: Arc::clone(&waiting.leader_waker),
+            absence: Arc::clone(&waiting.absence),
         };
         lanes.push(Lane::new(Engine::new(parts), board, Arc::clone(&slumber)));
     }

@@ -3,7 +3,7 @@
 //! Acknowledgements may wait for the application's next step: when a turn has delivered completions, the application is
 //! about to answer, and its answer and the acknowledgement then leave in one train. They wait no longer than that: the next
 //! turn always sends them, and the background thread makes sure that there is a next turn. A device without a background thread
-//! keeps no acknowledgement back.
+//! keeps no acknowledgement back, nor does an application thread while the background thread sleeps for long (`absence.rs`).
 //!
 //! The background thread keeps them back as well, if application threads are near: a thread that spins on the memory that a
 //! WRITE has just filled sees it and posts its own WRITE. A deadline bounds that time, and if no answer came, the thread waits
@@ -104,7 +104,7 @@ impl Deferral {
     #[inline]
     pub(super) fn is_overdue(&self, by: By, now: impl FnOnce() -> Instant) -> bool {
         let is_late = match self.until {
-            Some(until) if by != By::Visitor => now() >= until,
+            Some(until) if !by.is_visitor() => now() >= until,
             _ => self.keeps,
         };
         is_late || !self.is_allowed
@@ -113,7 +113,7 @@ impl Deferral {
     /// The background thread knows of threads that call in, but programs behind the door only ring. Returns
     /// the kind of thread that runs the turn, corrected for this. Called only if there is a door.
     pub(super) fn on_bells(&mut self, by: By, has_rung: bool, mut now: impl FnMut() -> Instant) -> By {
-        if by == By::Visitor {
+        if by.is_visitor() {
             return by;
         }
         if has_rung {
@@ -169,11 +169,11 @@ impl Deferral {
             if is_near && self.until.is_none() {
                 let wait = if self.rung.is_some() { GUESTS_ANSWER_WAIT } else { ANSWER_WAIT };
                 self.until = Some(now() + wait);
-                self.for_visitor = by != By::Visitor;
+                self.for_visitor = !by.is_visitor();
             }
         } else if self.until.take().is_some() && self.for_visitor {
             match by {
-                By::Visitor => self.patience.on_answer(),
+                By::Visitor | By::Leader => self.patience.on_answer(),
                 By::Background { .. } if has_answered => self.patience.on_answer(),
                 By::Background { .. } if was_overdue => self.patience.on_none(),
                 By::Background { .. } => {}

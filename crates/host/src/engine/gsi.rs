@@ -2,6 +2,7 @@
 //! RNIC.
 
 use super::Engine;
+use super::ways::Keep;
 use highwire_broker::gsi_packet;
 use highwire_link::ReserveError;
 use highwire_verbs::Gid;
@@ -16,11 +17,11 @@ impl Engine {
         let packet = gsi_packet(self.gsi_psn, mad);
         let mut taken = self.ways.offer_mad(now, Gid::from_ip(to), &packet);
         if taken == Err(ReserveError::Full) {
-            self.flush(true);
+            self.flush(Keep::Nothing);
             taken = self.ways.offer_mad(now, Gid::from_ip(to), &packet);
         }
         self.finish_control();
-        self.flush(true);
+        self.flush(Keep::Nothing);
         taken.is_ok()
     }
 }

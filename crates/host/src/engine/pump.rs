@@ -4,6 +4,7 @@
 use super::Engine;
 use super::deferral::Found;
 use super::turn::{By, Pumped};
+use super::ways::Keep;
 use highwire_stdx::Instant;
 
 /// Turns between two looks at the clock while nothing happens.
@@ -30,7 +31,7 @@ impl Engine {
         let mut packets = self.release_held() + self.receive();
         let expired = self.expire(requests + packets > 0, &mut packets);
         let work = requests + packets;
-        self.turn.visitors_finds += u64::from(packets > 0 && by == By::Visitor);
+        self.turn.visitors_finds += u64::from(packets > 0 && by.is_visitor());
         let mut pumped = Pumped { work, packets, completions: 0, visitors_finds: self.turn.visitors_finds };
         let posted = std::mem::take(&mut self.turn.posted);
         let were_kept = self.deferral.keeps_in_rnic();
@@ -38,8 +39,10 @@ impl Engine {
         if work > 0 || expired || posted || self.turn.more_to_send || (were_kept && overdue) {
             pumped.completions = self.deliver();
             let found = Found { packets: packets > 0, completions: pumped.completions > 0 };
-            keeps = self.deferral.expects_answer(by, found);
             let now = self.now();
+            // Whether another thread sees soon to what this one leaves behind.
+            let may_wait = !by.is_visitor() || self.absence.is_short(now, by == By::Leader);
+            keeps = self.deferral.expects_answer(by, found) && may_wait;
             // Through shared memory, a packet of its own costs less than the time that the peer gains by an
             // early acknowledgement.
             let may_keep = (keeps || were_kept) && !overdue && self.turn.came_by_udp;
@@ -47,10 +50,19 @@ impl Engine {
                 // Sending completes requests as well: those of unreliable services, and those with a bad local key.
                 self.drain_transmit();
                 pumped.completions += self.deliver();
-                keeps |= pumped.completions > 0;
+                keeps |= pumped.completions > 0 && may_wait;
+            }
+            if pumped.completions > 0 && !may_wait && by == By::Leader && self.absence.is_missed() {
+                self.waker.wake();
             }
         }
-        self.flush(overdue || !keeps);
+        self.flush(match keeps && !overdue {
+            false => Keep::Nothing,
+            // A thread that waits for an event answers it. The answer of one that polls, or looks at its memory, is less certain, and its
+            // peer had better be awake by then.
+            true if pumped.completions > 0 && by != By::Visitor => Keep::AcksAndBells,
+            true => Keep::Acks,
+        });
         self.deferral.end_turn(by, overdue, requests > 0, || self.time.now());
         pumped
     }
@@ -74,11 +86,10 @@ impl Engine {
         }
     }
 
-    /// Sends waiting packets. Without `all`, a batch of nothing but acknowledgements is kept for the next
-    /// step.
+    /// Sends waiting packets, but for what is to be kept for the next step.
     #[inline]
-    pub(super) fn flush(&mut self, all: bool) {
-        let keeps = self.ways.flush(|| self.time.now(), all, &mut self.counters);
+    pub(super) fn flush(&mut self, keep: Keep) {
+        let keeps = self.ways.flush(|| self.time.now(), keep, &mut self.counters);
         self.deferral.on_flush(keeps);
     }
 
@@ -101,11 +112,11 @@ impl Engine {
             self.deferral.release();
             self.drain_transmit();
             self.deliver();
-            self.flush(true);
+            self.flush(Keep::Nothing);
             self.deferral.end_turn(By::Visitor, false, true, || self.time.now());
         } else if let Some(shm) = self.ways.shm.as_mut().filter(|shm| shm.rings.is_unflushed()) {
             // Datagrams that went past the queue.
-            shm.rings.flush();
+            shm.rings.flush(true);
         }
     }
 
@@ -123,6 +134,12 @@ impl Engine {
             self.finish_post();
         }
         self.deadline_but_for_kept()
+    }
+
+    /// The same of a thread that relies on another one, which sleeps, from now on.
+    pub(crate) fn due_for_sleeper(&mut self, is_last_step: bool) -> Option<Instant> {
+        let due = self.due_after(is_last_step);
+        if self.listen_again() { due } else { Some(Instant::ZERO) }
     }
 
     /// When the engine wants to be run again, even if nothing arrives until then.

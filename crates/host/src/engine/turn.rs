@@ -6,10 +6,20 @@ use highwire_stdx::Instant;
 /// Which thread runs a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum By {
-    /// An application thread that posts, polls or waits.
+    /// An application thread that posts or polls.
     Visitor,
+    /// One that waits, and leads.
+    Leader,
     /// The device's own thread; whether visitors have come by lately.
     Background { visitors_are_near: bool },
+}
+
+impl By {
+    /// Whether it is an application thread.
+    #[inline]
+    pub(super) fn is_visitor(self) -> bool {
+        !matches!(self, By::Background { .. })
+    }
 }
 
 /// The results of a turn.

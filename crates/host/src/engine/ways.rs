@@ -67,6 +67,16 @@ pub(crate) struct Ways {
     is_shm_only: bool,
 }
 
+/// What a flush keeps for the next step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Keep {
+    Nothing,
+    /// A batch of nothing but acknowledgements for the network.
+    Acks,
+    /// The same, and neighbours that sleep are not woken for such.
+    AcksAndBells,
+}
+
 impl Ways {
     pub(crate) fn new(shm: Option<Shm>, udp: Udp, is_shm_only: bool) -> Ways {
         Ways { shm, udp, is_shm_only }
@@ -127,17 +137,17 @@ impl Ways {
         }
     }
 
-    /// Sends waiting packets. Without `all`, a batch of nothing but acknowledgements for the network is kept
-    /// for the next step, and then this returns true. `now` is called if time matters.
+    /// Sends waiting packets; true if some were kept, or the bell for them. `now` is called if time matters.
     #[inline]
     pub(super) fn flush(
         &mut self,
         mut now: impl FnMut() -> Instant,
-        all: bool,
+        keep: Keep,
         counters: &mut DriverCounters,
     ) -> bool {
+        let mut keeps = false;
         if let Some(shm) = &mut self.shm {
-            shm.flush(&mut now, counters);
+            keeps = shm.flush(&mut now, keep != Keep::AcksAndBells, counters);
             for (to, packet) in shm.disturbed().map(Disturbed::take_mads).unwrap_or_default() {
                 // Datagrams for queue pair 1 take no neighbour's ring: all processes of an address share that
                 // queue pair.
@@ -145,7 +155,7 @@ impl Ways {
                 counters.dropped_link_full += u64::from(self.udp.push(path, &packet).is_err());
             }
         }
-        self.udp.flush(now, all)
+        self.udp.flush(now, keep == Keep::Nothing) | keeps
     }
 
     /// Whether something waits that a flush may send now.

@@ -1,7 +1,7 @@
 //! The work that events come from, as the wake crate's strategies see it: a turn of every lane, and sleep on their sockets.
 
 use crate::device::Shared;
-use crate::engine::{Engine, Sleeper};
+use crate::engine::{By, Engine, Sleeper};
 use crate::sys;
 use highwire_wake::{Slept, Turn, WakeWord, Work};
 use std::cell::Cell;
@@ -79,7 +79,7 @@ impl Work for Lanes<'_> {
         for lane in &self.device.lanes {
             let run = |engine: &mut Engine| {
                 engine.awake_from_rest();
-                engine.pump()
+                engine.pump_by(By::Leader)
             };
             match lane.visit_and_stay(run) {
                 Some(pumped) if pumped.work > 0 || pumped.completions > 0 => all = Turn::Worked,
@@ -91,10 +91,12 @@ impl Work for Lanes<'_> {
     }
 
     fn hand_over(&self) {
+        sys::be_quick_to_run();
         self.device.waiting.leave(self.device);
     }
 
     fn leave_to_leader(&self) {
+        sys::be_quick_to_run();
         self.device.waiting.leave_to_leader(self.device);
     }
 
@@ -114,6 +116,7 @@ impl Work for Lanes<'_> {
             return None;
         }
         device.company.leave(&waiting.look);
+        sys::be_quick_to_run();
         waiting.leader_waker.prepare_sleep();
         let slept = waiting.station.rest.sleep(word, seen, || self.sleep_on_sockets(deadline));
         waiting.leader_waker.awake();

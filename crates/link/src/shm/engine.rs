@@ -20,6 +20,7 @@ use highwire_shmem::{Segment, SharedPool, Window};
 
 pub use guests::Guests;
 
+use super::bell;
 use super::layout::{
     Announcement, CLOSED, EngineHeader, FREE, LANE_ANNOUNCED, LANE_SLEEPING, STATE, gid_to_bytes, in_use,
 };
@@ -99,6 +100,10 @@ impl LocalEngine {
             channel_slots: config.channel_slots,
         };
         header.check().map_err(ClaimError::Config)?;
+        // Before the segment, with which neighbours find the engine. Where there are no pipes, they send datagrams.
+        for lane in 0..config.lanes {
+            let _ = bell::make(directory, lane);
+        }
         let segment =
             Arc::new(Segment::create_file(&directory.join("engine"), header.bytes(), 0o600).map_err(failed)?);
         let file = segment.file().expect("a file segment has a file");

@@ -6,11 +6,13 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use highwire_shmem::{Segment, Window};
 
+use super::bell::Bell;
 use super::channel::{
     APART, Channel, HERE, LAST, PACKET_MAX_BYTES, SEVERAL, SLOT_PAYLOAD_BYTES, SLOTS_PACKET_MAX_BYTES,
     sequence,
@@ -28,6 +30,8 @@ const FETCH_AHEAD_SLOTS: u64 = 2;
 pub struct Inbox {
     engine: Arc<LocalEngine>,
     lane: u32,
+    /// Where neighbours ring; without it they send datagrams.
+    bell: Option<Bell>,
     announced: u64,
     channels: Vec<Incoming>,
     /// Where the next round begins, so that no channel starves another.
@@ -80,7 +84,9 @@ impl Inbox {
     /// If the engine has no such lane. There must be one inbox per lane.
     pub fn new(engine: &Arc<LocalEngine>, lane: u32) -> Inbox {
         assert!(lane < engine.lanes(), "lane {lane} of {}", engine.lanes());
-        Inbox { engine: Arc::clone(engine), lane, announced: 0, channels: Vec::new(), next: 0, rejected: 0 }
+        let bell = Bell::open(engine.directory(), lane).ok();
+        let engine = Arc::clone(engine);
+        Inbox { engine, lane, bell, announced: 0, channels: Vec::new(), next: 0, rejected: 0 }
     }
 
     /// Hands up to `budget` packets to `each`, with the GID they come from, in the order of each channel. Returns
@@ -131,6 +137,25 @@ impl Inbox {
     /// Announces that this lane is awake, so that peers do not wake it.
     pub fn awake(&self) {
         self.engine.sleeping(self.lane).store(0, Ordering::Release);
+    }
+
+    /// A descriptor that becomes readable when a neighbour wakes the lane, and stays so until [`silence`](Self::silence). `None` if
+    /// neighbours send a datagram.
+    pub fn bell(&self) -> Option<BorrowedFd<'_>> {
+        self.bell.as_ref().map(Bell::fd)
+    }
+
+    /// Whether a neighbour has rung, or is about to, since this lane [announced](Self::prepare_sleep) that it sleeps.
+    #[inline]
+    pub fn is_rung_for(&self) -> bool {
+        self.engine.sleeping(self.lane).load(Ordering::Relaxed) == 0
+    }
+
+    /// Takes note of the bell, before the packets that it was rung for are looked for; whether it had been rung.
+    pub fn silence(&self) -> bool {
+        // A neighbour announces its channel before it rings for the first time. Acquire: as in `discover`.
+        let may_ring = self.engine.announced(self.lane).load(Ordering::Acquire) > 0;
+        may_ring && self.bell.as_ref().is_some_and(Bell::silence)
     }
 
     /// Looks for peers that are gone, one system call per channel; for housekeeping. Packets that they had

@@ -178,6 +178,11 @@ impl PeerEngine {
         Segment::open(&self.registry.directory(self.name).join(SharedPool::file_name(segment)))
     }
 
+    /// Where its files lie.
+    pub(super) fn directory(&self) -> PathBuf {
+        self.registry.directory(self.name)
+    }
+
     pub(super) fn header(&self) -> &EngineHeader {
         &self.header
     }

@@ -7,6 +7,7 @@
 //!     engine                        its segment; the living process holds a lock on byte 0
 //!     mem-1, mem-2 …                registered memory
 //!     chan-1, chan-2 …              rings that this engine sends into
+//!     bell-0, bell-1 …              named pipes; a neighbour that writes to one wakes the lane
 //!   files-…, draft-…                what preloaded programs see below /sys and /dev; used while a process locks it
 //!   broker-127.83.20.7              where the GID's broker listens, if processes share it
 //!   roster-1                        the threads that poll, by core

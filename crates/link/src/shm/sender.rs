@@ -11,10 +11,11 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use highwire_shmem::{LayoutError, Segment, Window, copy_racy};
 
+use super::bell::BellPull;
 use super::channel::{
     APART, Channel, ChannelConfig, HERE, LAST, PACKET_MAX_BYTES, RawSlice, SEVERAL, SLOT_PAYLOAD_BYTES,
     SLOTS_PACKET_MAX_BYTES, header,
@@ -49,6 +50,8 @@ pub struct ShmSender {
     pub(super) peer: Arc<PeerEngine>,
     engine: Arc<LocalEngine>,
     channel: Channel,
+    /// Wakes the receiver, if it has one.
+    bell: Option<BellPull>,
     file: u32,
     to_lane: u32,
     /// Our slot in the peer's segment: its offset (0 before it is announced) and its generation.
@@ -78,6 +81,17 @@ struct Held {
     slot: u64,
     header: u64,
     words: [u64; 7],
+}
+
+/// What the receiver of a batch does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receiver {
+    /// It sees the batch by itself.
+    Awake,
+    /// It slept, and its bell was rung.
+    Rung,
+    /// It sleeps and has no bell: the caller must wake it, by an empty datagram to the peer's lane.
+    Asleep,
 }
 
 /// Why a packet was not sent.
@@ -110,6 +124,7 @@ impl ShmSender {
             data_ends: vec![0; channel.slot_count() as usize].into(),
             staging: vec![0; PACKET_MAX_BYTES].into(),
             engine: Arc::clone(engine),
+            bell: BellPull::open(&peer.directory(), to_lane).ok(),
             peer,
             channel,
             file,
@@ -237,23 +252,40 @@ impl ShmSender {
         Ok(())
     }
 
-    /// Ends a batch: true if the receiver sleeps and the caller must wake it (an empty datagram to the peer's lane).
+    /// Ends a batch, and rings for the receiver if it sleeps.
     ///
     /// Contains a full fence, so once per batch is enough and better than once per packet.
     #[inline]
-    #[must_use = "a sleeping peer that nobody wakes sleeps on"]
-    pub fn flush(&mut self) -> bool {
+    #[must_use = "a peer without a bell has to be woken"]
+    pub fn flush(&mut self) -> Receiver {
         self.is_batch = false;
         if !std::mem::take(&mut self.unflushed) {
-            return false;
+            return Receiver::Awake;
         }
         self.publish_held();
         // Stores of headers, then load of `sleeping`: only a full fence keeps this order. Pairs with
         // `Inbox::prepare_sleep`.
         fence(Ordering::SeqCst);
-        let lane = self.peer.header().lane(self.to_lane);
-        let sleeping = self.peer.window().u64_at(lane + LANE_SLEEPING);
-        sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::AcqRel) != 0
+        let sleeping = self.receiver_sleeps();
+        if sleeping.load(Ordering::Relaxed) == 0 || sleeping.swap(0, Ordering::AcqRel) == 0 {
+            return Receiver::Awake;
+        }
+        if self.bell.as_ref().is_some_and(BellPull::pull) { Receiver::Rung } else { Receiver::Asleep }
+    }
+
+    /// Shows the receiver the packets that were sent, and wakes it not: true if it sleeps, so that it has to be woken by a
+    /// [`flush`](Self::flush) later.
+    #[inline]
+    pub fn show(&mut self) -> bool {
+        if !self.unflushed {
+            return false;
+        }
+        self.publish_held();
+        // As in `flush`.
+        fence(Ordering::SeqCst);
+        self.unflushed = self.receiver_sleeps().load(Ordering::Relaxed) != 0;
+        self.is_batch &= self.unflushed;
+        self.unflushed
     }
 
     /// Whether the receiver has yet to look at some of the packets.
@@ -264,6 +296,13 @@ impl ShmSender {
     /// Whether the receiver is gone or has closed the channel, as far as memory shows.
     pub fn is_closed(&self) -> bool {
         self.peer.is_gone() || self.channel.receiver_closed().load(Ordering::Relaxed) != 0
+    }
+
+    /// Not zero while the receiver sleeps and has not been rung for.
+    #[inline]
+    fn receiver_sleeps(&self) -> &AtomicU64 {
+        let lane = self.peer.header().lane(self.to_lane);
+        self.peer.window().u64_at(lane + LANE_SLEEPING)
     }
 
     /// Room for a packet of `len` bytes, or why there is none.

@@ -1,13 +1,14 @@
 //! Packets through a channel.
 
 use std::collections::VecDeque;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use highwire_link::shm::{
-    AttachError, ChannelConfig, EngineConfig, Inbox, PACKET_MAX_BYTES, RawSlice, Received, SendError,
-    ShmSender,
+    AttachError, ChannelConfig, EngineConfig, Inbox, PACKET_MAX_BYTES, RawSlice, Received, Receiver,
+    SendError, ShmSender,
 };
 use highwire_shmem::{Segment, Window};
 use highwire_stdx::Rng;
@@ -180,7 +181,7 @@ fn what_was_sent_before_closing_still_arrives_and_the_slot_is_free_again() {
         assert_eq!((seen, inbox.channels(), inbox.rejected()), (vec![vec![round]], 0, 0));
     }
     let files = std::fs::read_dir(a.directory()).unwrap().count();
-    assert_eq!(files, 1, "channel files are removed, so that only `engine` is left");
+    assert_eq!(files, 2, "channel files are removed, so that only `engine` and `bell-0` are left");
 }
 
 #[test]
@@ -197,27 +198,85 @@ fn a_sender_notices_that_its_receiver_is_gone() {
     assert_eq!(sender.try_send(8, |_| ()), Err(SendError::Closed));
 }
 
+/// Whether an inbox's bell rings.
+fn is_rung(inbox: &Inbox) -> bool {
+    let fd = inbox.bell().expect("a file system that has pipes").as_raw_fd();
+    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, and its count.
+    unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+}
+
 #[test]
 fn a_sleeper_is_woken_once_and_never_sleeps_over_a_packet() {
     let house = House::new("sleep");
     let (a, b) = (house.engine("127.1.1.1"), house.engine("127.1.1.2"));
-    let mut sender = connect(&a, b.gid(), &SMALL);
     let mut inbox = Inbox::new(&b, 0);
-    assert!(!sender.flush(), "nothing was sent");
-    sender.try_send(1, |_| ()).unwrap();
-    assert!(!sender.flush(), "nobody sleeps");
+    assert!(!inbox.silence() && !is_rung(&inbox));
+    let mut sender = connect(&a, b.gid(), &SMALL);
+    let mut flush = |inbox: &Inbox, sends: bool| {
+        if sends {
+            sender.try_send(1, |_| ()).unwrap();
+        }
+        let receiver = sender.flush();
+        assert_eq!(receiver == Receiver::Rung, is_rung(inbox));
+        receiver
+    };
+    assert_eq!(flush(&inbox, false), Receiver::Awake, "nothing was sent");
+    assert_eq!(flush(&inbox, true), Receiver::Awake, "nobody sleeps");
     assert!(!inbox.prepare_sleep(), "a packet waits");
     assert_eq!(inbox.receive(9, |_, _| ()), 1);
     assert!(inbox.prepare_sleep());
-    sender.try_send(1, |_| ()).unwrap();
-    assert!(sender.flush(), "the sender must wake the sleeper");
-    sender.try_send(1, |_| ()).unwrap();
-    assert!(!sender.flush(), "once is enough");
+    assert_eq!(flush(&inbox, true), Receiver::Rung, "the sender must wake the sleeper");
+    assert!(inbox.silence() && !is_rung(&inbox));
+    assert_eq!(flush(&inbox, true), Receiver::Awake, "once is enough");
     assert_eq!(inbox.receive(9, |_, _| ()), 2);
     assert!(inbox.prepare_sleep());
     inbox.awake();
+    assert_eq!(flush(&inbox, true), Receiver::Awake, "it is awake already");
+    assert!(!inbox.silence());
+}
+
+#[test]
+fn a_sleeper_is_shown_acknowledgements_and_woken_only_later() {
+    let house = House::new("shown");
+    let (a, b) = (house.engine("127.1.1.1"), house.engine("127.1.1.2"));
+    let mut inbox = Inbox::new(&b, 0);
+    let mut sender = connect(&a, b.gid(), &SMALL);
+    assert!(!sender.show(), "there is nothing to show");
     sender.try_send(1, |_| ()).unwrap();
-    assert!(!sender.flush(), "it is awake already");
+    assert!(!sender.show(), "it is awake");
+    assert_eq!(inbox.receive(9, |_, _| ()), 1);
+    assert!(inbox.prepare_sleep());
+    // The second one of a group is not seen before the group is shown.
+    for _ in 0..2 {
+        sender.begin_batch();
+        sender.try_send(1, |_| ()).unwrap();
+    }
+    assert!(sender.show(), "it sleeps");
+    assert!(sender.show(), "and still does");
+    assert!(!is_rung(&inbox), "it was not woken");
+    assert_eq!(inbox.receive(9, |_, _| ()), 2, "but would have seen both");
+    assert!(sender.flush() == Receiver::Rung && is_rung(&inbox), "the bell rings once it is to be woken");
+    inbox.awake();
+    sender.begin_batch();
+    sender.try_send(1, |_| ()).unwrap();
+    assert!(!sender.show(), "it is awake");
+    sender.try_send(1, |_| ()).unwrap();
+    assert_eq!(inbox.receive(9, |_, _| ()), 2, "what follows is no batch any more");
+}
+
+#[test]
+fn a_neighbour_without_a_bell_is_woken_by_the_caller() {
+    let house = House::new("bell-less");
+    let (a, b) = (house.engine("127.1.1.1"), house.engine("127.1.1.2"));
+    let mut inbox = Inbox::new(&b, 0);
+    std::fs::remove_file(b.directory().join("bell-0")).expect("it has one");
+    let mut sender = connect(&a, b.gid(), &SMALL);
+    assert!(inbox.prepare_sleep());
+    sender.try_send(1, |_| ()).unwrap();
+    assert_eq!(sender.flush(), Receiver::Asleep, "a datagram must wake it");
+    assert_eq!(sender.flush(), Receiver::Awake, "once is enough");
+    assert_eq!(inbox.receive(9, |_, _| ()), 1);
 }
 
 #[test]

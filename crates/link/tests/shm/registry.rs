@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use highwire_link::shm::{
-    ChannelConfig, ClaimError, EngineConfig, EngineName, Inbox, LookupError, Registry, RegistryError,
+    ChannelConfig, ClaimError, EngineConfig, EngineName, Inbox, LookupError, Receiver, Registry,
+    RegistryError,
 };
 use highwire_shmem::{Segment, Window};
 use highwire_stdx::Rng;
@@ -62,7 +63,7 @@ fn engines_that_share_a_gid_are_told_apart_by_their_shard() {
     let mut sender = peer.attach(&two, 0, 0, &ChannelConfig::default()).unwrap();
     let mut inbox = Inbox::new(&three, 0);
     sender.try_send(3, |out| out.copy_from_slice(b"hey")).unwrap();
-    assert!(!sender.flush(), "nobody sleeps");
+    assert_eq!(sender.flush(), Receiver::Awake, "nobody sleeps");
     let mut seen = Vec::new();
     inbox.receive(8, |source, packet| seen.push((source, packet.len())));
     assert_eq!((seen, inbox.rejected()), (vec![(gid, 3)], 0));

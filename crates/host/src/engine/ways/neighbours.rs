@@ -8,9 +8,9 @@ use crate::memory::HostMemory;
 use crate::sys;
 use highwire_link::shm::{
     Access, ChannelConfig, EngineName, Inbox, LocalEngine, PeerEngine, PublishedQueuePair, PublishedReceives,
-    SendError, ShmSender,
+    Receiver, SendError, ShmSender,
 };
-use highwire_rnic::{Outgoing, QpSnapshot};
+use highwire_rnic::{Order, Outgoing, QpSnapshot};
 use highwire_stdx::{Duration, Instant};
 use highwire_verbs::{Gid, MemoryLost};
 use highwire_wire::{Bth, Qpn};
@@ -34,9 +34,13 @@ pub(crate) struct Neighbours {
     recent: usize,
     /// Rings that something was put into since they were last flushed, as places in `known` and of a lane.
     unflushed: Vec<(usize, usize)>,
+    /// There are others among these packets than acknowledgements that may wait.
+    has_urgent: bool,
     backlogged: usize,
-    /// Sends the empty datagrams that wake a sleeping engine.
+    /// Sends the empty datagrams that wake a sleeping engine which has no bell.
     bell: UdpSocket,
+    /// How often a neighbour was woken.
+    rung: u64,
 }
 
 /// The account of a GID, or of a part of it if processes share it.
@@ -109,8 +113,10 @@ impl Neighbours {
             known: Vec::new(),
             recent: 0,
             unflushed: Vec::new(),
+            has_urgent: false,
             backlogged: 0,
             bell,
+            rung: 0,
         }
     }
 
@@ -135,6 +141,7 @@ impl Neighbours {
         let headers = outgoing.headers.encoded_len();
         let payload = outgoing.payload.len() as usize;
         let bytes = headers + payload + usize::from(outgoing.headers.bth.pad_count);
+        self.has_urgent |= outgoing.order == Order::Strict;
         let fill = |out: &mut [u8]| {
             outgoing.headers.emit(out);
             mark_traffic_class(out, outgoing.address.traffic_class);
@@ -153,6 +160,7 @@ impl Neighbours {
         traffic_class: u8,
         packet: &[u8],
     ) -> Sent {
+        self.has_urgent = true;
         self.put(now, (gid, qpn), packet.len(), |out| {
             out.copy_from_slice(packet);
             mark_traffic_class(out, traffic_class);
@@ -221,17 +229,24 @@ impl Neighbours {
         (!ring.backlog.is_empty() || ring.sender.is_unheard()) && peer.check_alive()
     }
 
-    /// Moves waiting packets into the rings, and wakes the peers that sleep.
+    /// Moves waiting packets into the rings, and wakes the peers that sleep. Without `all`, a peer is not woken for
+    /// acknowledgements alone; then this returns true.
     #[inline]
-    pub(crate) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self, all: bool) -> bool {
         if self.backlogged > 0 {
             self.send_backlog();
         }
+        if !all && !self.has_urgent {
+            return self.show();
+        }
+        self.has_urgent = false;
         while let Some((at, lane)) = self.unflushed.pop() {
             let Some(known) = self.known.get_mut(at) else { continue };
             let Some(Some(ring)) = known.rings.get_mut(lane) else { continue };
             ring.is_unflushed = false;
-            if ring.sender.flush() {
+            let receiver = ring.sender.flush();
+            self.rung += u64::from(receiver != Receiver::Awake);
+            if receiver == Receiver::Asleep {
                 let address = SocketAddr::new(known.gid.to_ip(), highwire_wire::UDP_PORT);
                 // Where processes share an address, it takes a number to find the right one.
                 let whom = u64::from(known.shard).to_be_bytes();
@@ -240,6 +255,20 @@ impl Neighbours {
                 let _ = self.bell.send_to(ring, address);
             }
         }
+        false
+    }
+
+    /// Shows the packets to their peers; whether some of these sleep.
+    fn show(&mut self) -> bool {
+        let Neighbours { known, unflushed, .. } = self;
+        unflushed.retain(|&(at, lane)| {
+            let ring = known.get_mut(at).and_then(|known| known.rings.get_mut(lane)?.as_mut());
+            ring.is_some_and(|ring| {
+                ring.is_unflushed = ring.sender.show();
+                ring.is_unflushed
+            })
+        });
+        !unflushed.is_empty()
     }
 
     /// Whether it takes no look at the registry to send there.
@@ -293,6 +322,11 @@ impl Neighbours {
     pub(crate) fn count(&self) -> usize {
         let own = self.local.name();
         self.known.iter().filter(|known| known.peer.as_ref().is_ok_and(|peer| peer.name() != own)).count()
+    }
+
+    /// How often neighbours that slept were woken, so far.
+    pub(super) fn rung(&self) -> u64 {
+        self.rung
     }
 
     /// Housekeeping: forgets peers that are gone and were not noticed.
@@ -456,5 +490,62 @@ impl Neighbours {
         self.backlogged -= known.rings.iter().flatten().map(|ring| ring.backlog.len()).sum::<usize>();
         known.rings.clear();
         known.peer = Err(Instant::ZERO);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwire_link::shm::{EngineConfig, Registry};
+    use highwire_verbs::{Address, Gather};
+    use highwire_wire::{Ext, Headers, Opcode, Psn};
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([127, 1, 1, last])
+    }
+
+    fn send(neighbours: &mut Neighbours, order: Order) {
+        #[allow(unsafe_code)]
+        // SAFETY: it is handed no addresses.
+        let memory = unsafe { HostMemory::new() };
+        let address = Address::new(Gid::from_ip(address(2)));
+        let headers = Headers::new(Opcode::RcSendOnly, Qpn::GSI, Psn::new(1), Ext::None);
+        let (qpn, payload) = (Qpn::GSI, Gather::EMPTY);
+        let packet = Outgoing { qpn, address: &address, headers: &headers, payload, order };
+        assert_eq!(neighbours.send(Instant::ZERO, &packet, &memory), Sent::Yes);
+    }
+
+    #[test]
+    fn a_neighbour_that_sleeps_is_woken_for_packets_and_not_for_acknowledgements_that_may_wait() {
+        let root = std::env::temp_dir().join(format!("highwire-woken-{}", std::process::id()));
+        let registry = Registry::open_at(&root).expect("a registry");
+        let claim = |last| registry.claim(address(last), &EngineConfig::default()).expect("an engine");
+        let (here, there) = (Arc::new(claim(1)), Arc::new(claim(2)));
+        let bell = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let mut neighbours = Neighbours::new(&here, 0, bell);
+        let mut inbox = Inbox::new(&there, 0);
+        let mut flush = |inbox: &mut Inbox, orders: &[Order], all: bool| {
+            orders.iter().for_each(|order| send(&mut neighbours, *order));
+            let keeps = neighbours.flush(all);
+            assert_eq!(keeps, neighbours.is_unflushed());
+            (keeps, inbox.silence(), inbox.receive(8, |_, _| ()))
+        };
+        const ACKS: [Order; 2] = [Order::Free; 2];
+        assert_eq!(flush(&mut inbox, &ACKS, false), (false, false, 2), "it is awake");
+        assert!(inbox.prepare_sleep());
+        assert_eq!(flush(&mut inbox, &ACKS, false), (true, false, 2), "it would see them");
+        assert_eq!(flush(&mut inbox, &[], false), (true, false, 0), "it still sleeps");
+        assert_eq!(flush(&mut inbox, &[], true), (false, true, 0), "their time has come");
+        assert!(inbox.prepare_sleep());
+        assert_eq!(flush(&mut inbox, &ACKS, false), (true, false, 2));
+        let both = [Order::Free, Order::Strict];
+        assert_eq!(flush(&mut inbox, &both, false), (false, true, 2), "a packet wakes it");
+        assert!(inbox.prepare_sleep());
+        assert_eq!(flush(&mut inbox, &ACKS, false), (true, false, 2), "the one before is forgotten");
+        inbox.awake();
+        assert_eq!(flush(&mut inbox, &[], false), (false, false, 0), "it has woken by itself");
+        assert_eq!(neighbours.rung(), 2);
+        drop((neighbours, inbox, here, there));
+        let _ = std::fs::remove_dir_all(root);
     }
 }

@@ -38,16 +38,23 @@ impl Shm {
         self.disturbed.as_mut()
     }
 
-    /// Moves waiting packets into the rings, and wakes the peers that sleep.
+    /// Moves waiting packets into the rings, and wakes the peers that sleep: without `all`, not for acknowledgements alone, and then
+    /// this returns true.
     #[inline]
-    pub(super) fn flush(&mut self, now: impl FnOnce() -> Instant, counters: &mut DriverCounters) {
+    pub(super) fn flush(
+        &mut self,
+        now: impl FnOnce() -> Instant,
+        all: bool,
+        counters: &mut DriverCounters,
+    ) -> bool {
         if let Some(disturbed) = self.disturbed.as_mut().filter(|disturbed| disturbed.is_busy()) {
             disturbed.flush(now(), &mut self.rings, counters);
         }
-        self.rings.flush();
+        self.rings.flush(all)
     }
 
     pub(super) fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        each("rang_neighbour", self.rings.rung());
         if let Some(disturbed) = &self.disturbed {
             disturbed.counters(each);
         }
