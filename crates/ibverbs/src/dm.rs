@@ -176,7 +176,7 @@ c_ops! {
         let run = || {
             let (owner, context) = registry::find_inherited::<Context>(context)?;
             let attr = unsafe { input(attr)? };
-            let is_inherited = owner != std::process::id();
+            let is_inherited = !owner.is_this();
             registry::publish(Dm::allocate(Use::of(&context), &attr, is_inherited)?)
         };
         answer(run())

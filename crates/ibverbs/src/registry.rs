@@ -7,6 +7,7 @@
 //! not know them in the child, and never drops them, because the memory that they share with the engine is
 //! the parent's.
 
+use highwire_host::Process;
 use libc::c_int;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -33,7 +34,7 @@ pub(crate) trait Object: Any + Send + Sync {
 
 /// An object, the process that made it, and its handle.
 struct Entry {
-    owner: u32,
+    owner: Process,
     handle: u32,
     object: Arc<dyn Any + Send + Sync>,
 }
@@ -43,13 +44,13 @@ struct Objects {
     entries: HashMap<usize, Entry>,
     /// How many of each kind the process has that `counted` names.
     counts: HashMap<TypeId, usize>,
-    counted: u32,
+    counted: Option<Process>,
 }
 
 impl Objects {
     /// The count of a kind; a child of `fork` begins at zero.
     fn count(&mut self, kind: TypeId) -> &mut usize {
-        let process = std::process::id();
+        let process = Some(Process::this());
         if self.counted != process {
             self.counted = process;
             self.counts.clear();
@@ -74,7 +75,7 @@ fn write() -> RwLockWriteGuard<'static, Objects> {
 /// ENOMEM if the process has as many of them as the device announces.
 pub(crate) fn publish<T: Object>(object: Arc<T>) -> Result<*mut T::C, c_int> {
     let pointer = object.as_c();
-    let entry = Entry { owner: std::process::id(), handle: object.handle(), object };
+    let entry = Entry { owner: Process::this(), handle: object.handle(), object };
     let mut objects = write();
     let count = objects.count(TypeId::of::<T>());
     if *count >= T::LIMIT {
@@ -96,11 +97,11 @@ pub(crate) fn publish<T: Object>(object: Arc<T>) -> Result<*mut T::C, c_int> {
 /// EINVAL if there is no such object; [`Object`]'s errno if its handle was garbled.
 pub(crate) fn find<T: Object>(pointer: *const T::C) -> Result<Arc<T>, c_int> {
     let (owner, object) = find_inherited(pointer)?;
-    if owner == std::process::id() { Ok(object) } else { Err(libc::EINVAL) }
+    if owner.is_this() { Ok(object) } else { Err(libc::EINVAL) }
 }
 
 /// The same for an object that this process or its parent has made. Also returns which of them.
-pub(crate) fn find_inherited<T: Object>(pointer: *const T::C) -> Result<(u32, Arc<T>), c_int> {
+pub(crate) fn find_inherited<T: Object>(pointer: *const T::C) -> Result<(Process, Arc<T>), c_int> {
     let objects = read();
     let Entry { owner, handle, object } = objects.entries.get(&(pointer as usize)).ok_or(libc::EINVAL)?;
     let object: Arc<T> = Arc::clone(object).downcast().map_err(|_| libc::EINVAL)?;
@@ -116,7 +117,7 @@ pub(crate) fn knows(address: usize) -> bool {
 pub(crate) fn with<T: Object, R>(pointer: *const T::C, run: impl FnOnce(&T) -> R) -> Option<R> {
     let objects = read();
     let Entry { owner, object, .. } = objects.entries.get(&(pointer as usize))?;
-    object.downcast_ref().filter(|_| *owner == std::process::id()).map(run)
+    object.downcast_ref().filter(|_| owner.is_this()).map(run)
 }
 
 /// Takes a pointer back: from now on it is unknown.
@@ -129,8 +130,7 @@ pub(crate) fn withdraw<T: Object>(pointer: *const T::C) {
 /// is unknown now.
 pub(crate) fn withdraw_if<T: Object>(pointer: *const T::C, may_go: impl FnOnce() -> bool) -> bool {
     let mut objects = write();
-    let is_ours =
-        objects.entries.get(&(pointer as usize)).is_some_and(|entry| entry.owner == std::process::id());
+    let is_ours = objects.entries.get(&(pointer as usize)).is_some_and(|entry| entry.owner.is_this());
     if is_ours && !may_go() {
         return false;
     }
@@ -149,8 +149,7 @@ pub(crate) fn withdraw_if<T: Object>(pointer: *const T::C, may_go: impl FnOnce()
 /// The first object of a kind for which `chosen` returns true.
 pub(crate) fn first<T: Object>(chosen: impl Fn(&T) -> bool) -> Option<Arc<T>> {
     let objects = read();
-    let process = std::process::id();
-    let is_it = |entry: &&Entry| entry.owner == process && entry.object.downcast_ref().is_some_and(&chosen);
+    let is_it = |entry: &&Entry| entry.owner.is_this() && entry.object.downcast_ref().is_some_and(&chosen);
     let found = objects.entries.values().find(is_it)?;
     Arc::clone(&found.object).downcast().ok()
 }
