@@ -1,8 +1,8 @@
 //! How long the background thread does not look at the lanes by itself.
 //!
 //! A thread of the application that has found completions keeps acknowledgements back for its answer. If there is no answer, it may
-//! not come back for a long time, so it keeps none while the background thread sleeps for long. Where that happens often in one sleep, the background thread is
-//! woken: it then looks in every now and then.
+//! not come back for a long time, so it keeps none while the background thread sleeps for long. Where that happens often in one sleep to
+//! threads that wait, the background thread is woken: it then looks in every now and then.
 //!
 //! Why no acknowledgement is left behind: the background thread says how long it will sleep, and then looks at each lane, with the lane's
 //! token; the other thread looks here with the token, too. So either it sees that the background thread sleeps, or that one sees the
