@@ -2,8 +2,10 @@
 
 mod common;
 
-use common::{Setup, next_ok, until};
-use highwire_host::verbs::{CompletionStatus, Operation, Recovery, Service};
+use common::{End, QKEY, Setup, next_ok, until};
+use highwire_host::verbs::{
+    Address, CompletionOp, CompletionStatus, Datagram, Operation, Recovery, SendWr, Service,
+};
 use highwire_host::{Device, DeviceConfig, Engine, LinkChoice, OpenError, running_devices};
 use std::net::UdpSocket;
 
@@ -93,6 +95,34 @@ fn a_peer_that_closes_is_noticed_and_harms_nobody() {
         d.receive(1, 0, 8);
         c.post(1, Operation::Send, 0, 8);
         next_ok(d, c);
+    }
+}
+
+#[test]
+fn the_last_message_of_a_peer_that_closes_completes() {
+    for service in [Service::Ud, Service::Uc, Service::Rc] {
+        let [a, b] = Setup::new(service, LinkChoice::Auto).pair();
+        let send = |from: &End, to: &End| {
+            let sges = [from.buffer.sge(0, 8)];
+            let address = Address::new(to.device.gid());
+            let handle = Datagram { address, qpn: to.qp.qpn(), qkey: QKEY };
+            let datagram = (service == Service::Ud).then_some(handle);
+            let request = SendWr { datagram, ..SendWr::new(1, Operation::Send, &sges) };
+            from.qp.post_send(&[request]).expect("posts");
+        };
+        let receives = |end: &End| next_ok(end, end).operation == CompletionOp::Receive;
+        for end in [&a, &b] {
+            (0..2).for_each(|_| end.receive(2, 0, 64));
+        }
+        // Each end has a channel to the other afterwards.
+        for (from, to) in [(&a, &b), (&b, &a)] {
+            send(from, to);
+            while !receives(to) {}
+        }
+        send(&b, &a);
+        drop(b);
+        // Nothing comes after it that would show it, too.
+        while !receives(&a) {}
     }
 }
 

@@ -99,15 +99,11 @@ impl Inbox {
             if self.next >= self.channels.len() {
                 self.next = 0;
             }
-            let incoming = &mut self.channels[self.next];
-            match incoming.receive(budget - received, &mut each) {
-                Ok(count) => received += count,
-                Err(Close) => {
-                    self.close(self.next);
-                    continue;
-                }
+            // A channel that closes may have brought packets before.
+            match self.channels[self.next].receive(budget, &mut received, &mut each) {
+                Ok(()) => self.next += 1,
+                Err(Close) => self.close(self.next),
             }
-            self.next += 1;
             if received == budget {
                 break;
             }
@@ -271,24 +267,27 @@ impl Incoming {
         Some(Incoming { channel, source: sender.gid(), sender, slot, head: 0, released: 0, draining: false })
     }
 
+    /// Hands packets to `each` until `received`, which counts them, is `budget`.
     #[inline]
     fn receive(
         &mut self,
         budget: usize,
+        received: &mut usize,
         each: &mut impl FnMut(IpAddr, Received<'_>),
-    ) -> Result<usize, Close> {
-        let mut count = 0;
-        while count < budget {
+    ) -> Result<(), Close> {
+        let mut is_in_group = false;
+        while *received < budget {
             match self.peek() {
                 Next::Packet { next, len, form } => {
                     // Only within a group: the slots behind this one cross the cores while it is handled.
                     // Behind a packet that came alone, the sender is about to write the line.
-                    if count > 0 {
+                    if is_in_group {
                         self.channel.window.prefetch_read(self.channel.slot(next + FETCH_AHEAD_SLOTS));
                     }
                     self.deliver(len, form, each)?;
                     self.head = next;
-                    count += 1;
+                    *received += 1;
+                    is_in_group = true;
                 }
                 // Packets that the sender sent before it closed or died were visible before this side
                 // noticed.
@@ -302,7 +301,7 @@ impl Incoming {
             // Release: the reads are over before the sender overwrites the slots.
             self.channel.head().store(self.head, Ordering::Release);
         }
-        Ok(count)
+        Ok(())
     }
 
     #[inline]
