@@ -1,5 +1,6 @@
 //! `highwire bench`: measurements of single parts of Highwire.
 
+mod bells;
 mod cores;
 mod idle;
 mod rpc;
@@ -26,6 +27,8 @@ enum What {
     Rpc(rpc::Args),
     /// How soon a waiting thread has its event, and what that costs.
     Wake(wake::Args),
+    /// How soon a thread that sleeps is woken by a datagram, a pipe, an event descriptor and a futex.
+    Bells(bells::Args),
     /// What waking a thread costs here, for the model of cores, and how near that comes.
     Cores(cores::Args),
     /// Transactions of a bank over the store: how many, how soon, and whether money is lost with a node.
@@ -64,6 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.what {
         What::Rpc(args) => rpc::run(args),
         What::Wake(args) => wake::run(args),
+        What::Bells(args) => bells::run(args),
         What::Cores(args) => cores::run(args),
         What::Smallbank(args) => smallbank::run_bench(args),
         What::Store(args) => store::run(args),

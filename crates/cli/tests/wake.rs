@@ -1,4 +1,4 @@
-//! `highwire bench wake`, `server` and `idle`: they measure, and they find a lost wake-up. Times are not
+//! `highwire bench wake`, `bells`, `server` and `idle`: they measure, and they find a lost wake-up. Times are not
 //! tested.
 
 mod common;
@@ -57,6 +57,19 @@ fn a_curve_has_every_strategy_at_every_pace() {
         assert!(events(0) > 0);
         // A turn of 3 ms has room for seven of them, and one more is under way when it is over.
         assert!((1..=8).contains(&events(500)), "{strategy}: no pause");
+    }
+}
+
+#[test]
+fn every_bell_wakes_its_sleeper_in_every_place() {
+    let rows = json(&["bench", "bells", "--rounds", "2", "--turn-ms", "3", "--json"]);
+    let rows = rows.as_array().expect("a list");
+    for way in ["datagram", "pipe", "event-descriptor", "futex"] {
+        let of = rows.iter().filter(|row| row["way"] == way);
+        let places: Vec<_> = of.clone().map(|row| (row["cores"].as_u64(), row["busy"].as_bool())).collect();
+        let all = [(1, false), (1, true), (2, false), (2, true)];
+        assert_eq!(places, all.map(|(cores, busy)| (Some(cores), Some(busy))), "{way}");
+        assert!(of.clone().all(|row| row["wakes"].as_u64() >= Some(4)), "{way}: no turn there and back");
     }
 }
 

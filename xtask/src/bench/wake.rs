@@ -19,6 +19,7 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     let tokio = tokio_server()?;
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let waking = markdown(program.line(&format!("bench wake --rounds {}", args.runs)))?;
+    let bells = markdown(program.line("bench bells"))?;
     let pace = format!("bench wake --pause-us {PACES} --threads 1,16 --rounds {}", args.runs);
     let pace = markdown(program.line(&pace))?;
     let beside = match &tokio {
@@ -37,7 +38,7 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     let share = 100.0 * idle["share"].as_f64().context("no share of a core")?;
     let others = load.split(' ').next().unwrap_or("?");
     let text = format!(
-        "On {}with a load of {others} from other programs\n\n{waking}\nWhat an event costs beside how soon it is there, at each pace, on two idle cores; with 16 threads, each event is for one drawn at random:\n\n{pace}\n\
+        "On {}with a load of {others} from other programs\n\n{waking}\nTwo threads that sleep wake each other in turns, by each way that two processes have; the time from one to the other:\n\n{bells}\nWhat an event costs beside how soon it is there, at each pace, on two idle cores; with 16 threads, each event is for one drawn at random:\n\n{pace}\n\
          A server with a thread for each connection. {about_tokio}\n\n{serving}\n{} threads that wait for nothing take {share:.3} % of a core.\n",
         machine()?,
         idle["threads"]
