@@ -16,6 +16,7 @@ mod queues;
 mod receive;
 mod segment;
 mod sinks;
+mod sleep;
 mod tagged;
 mod turn;
 mod views;
@@ -24,6 +25,7 @@ mod ways;
 pub(crate) use ends::{Bell, CqSink, InlineArena, Notify, QpEnds, SrqEnds};
 pub use multicast::MulticastError;
 pub(crate) use places::Places;
+pub(crate) use sleep::Sleeper;
 pub(crate) use tagged::OWN_SENDS;
 pub(crate) use turn::{By, Pumped};
 pub(crate) use ways::{Disturbed, Groups, Neighbours, Shm, Udp, Ways};
@@ -40,10 +42,11 @@ use held::Held;
 use highwire_link::RxBatch;
 use highwire_rnic::Rnic;
 use highwire_shmem::DoorbellBoard;
-use highwire_stdx::{Duration, IdMap, Instant, Slab};
+use highwire_stdx::{IdMap, Instant, Slab};
 use highwire_verbs::{CqId, Gid, QpAttr, Recovery};
 use highwire_wire::{Psn, Qpn};
 use sinks::Sinks;
+use sleep::Sleep;
 use std::sync::Arc;
 use turn::{Time, Turn};
 
@@ -96,23 +99,7 @@ pub(crate) struct Engine {
     leader_waker: Arc<Waker>,
     absence: Arc<Absence>,
     turn: Turn,
-    /// Which of the sleepers sleeps until a peer rings.
-    asleep: [bool; 2],
-    /// A sleep is over, and the bell was not looked at since.
-    may_have_rung: bool,
-    /// The bell was silenced although a thread sleeps.
-    is_muffled: bool,
-    /// Turns since then in a row that have found nothing.
-    muffled_turns: u32,
-}
-
-/// Threads that sleep on what a lane receives.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sleeper {
-    /// The background thread, or a thread that runs the device in its stead.
-    Thread,
-    /// The waiting thread that leads.
-    Leader,
+    sleep: Sleep,
 }
 
 impl Engine {
@@ -146,10 +133,7 @@ impl Engine {
             leader_waker,
             absence,
             turn: Turn::default(),
-            asleep: [false; 2],
-            may_have_rung: false,
-            is_muffled: false,
-            muffled_turns: 0,
+            sleep: Sleep::default(),
         }
     }
 
@@ -179,46 +163,6 @@ impl Engine {
         }
         if let Some(qp) = self.qps.get_mut(index) {
             qp.peer = peer;
-        }
-    }
-
-    /// Gets ready for a sleep: from now on, neighbours and threads with work for the lane wake the sleeper.
-    /// Returns how long the sleep may last, or `None` if there is work already.
-    pub(crate) fn prepare_sleep(&mut self, who: Sleeper) -> Option<Duration> {
-        self.asleep[who as usize] = true;
-        self.is_muffled = false;
-        self.time.pass();
-        let now = self.now();
-        let left = self.deadline().map_or(Duration::MAX, |at| at.saturating_since(now));
-        let may_sleep = self.board.prepare_sleep_seqcst()
-            && self.ways.shm.as_mut().is_none_or(|shm| {
-                // While many packets are held, those in the rings are to stay there.
-                self.held.is_full() || shm.rings.inbox.prepare_sleep()
-            })
-            && self.mailboxes[self.lane as usize].is_empty()
-            && left > Duration::ZERO;
-        may_sleep.then_some(left)
-    }
-
-    /// The sleep is over. While another thread sleeps here, peers go on ringing.
-    pub(crate) fn awake(&mut self, who: Sleeper) {
-        self.asleep[who as usize] = false;
-        // A packet in the socket may have ended the sleep, or a neighbour's bell.
-        (self.may_have_rung, self.is_muffled) = (true, false);
-        if self.asleep.contains(&true) {
-            return;
-        }
-        self.board.awake();
-        if let Some(shm) = &self.ways.shm {
-            shm.rings.inbox.awake();
-        }
-    }
-
-    /// The same for the leader, which may have been kept from saying so at once.
-    #[inline]
-    pub(crate) fn awake_from_rest(&mut self) {
-        if self.asleep[Sleeper::Leader as usize] {
-            self.awake(Sleeper::Leader);
         }
     }
 

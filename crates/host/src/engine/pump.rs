@@ -136,12 +136,6 @@ impl Engine {
         self.deadline_but_for_kept()
     }
 
-    /// The same of a thread that relies on another one, which sleeps, from now on.
-    pub(crate) fn due_for_sleeper(&mut self, is_last_step: bool) -> Option<Instant> {
-        let due = self.due_after(is_last_step);
-        if self.listen_again() { due } else { Some(Instant::ZERO) }
-    }
-
     /// When the engine wants to be run again, even if nothing arrives until then.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         [self.deadline_but_for_kept(), self.deferral.deadline()].into_iter().flatten().min()

@@ -25,8 +25,6 @@ const LONG_TRAIN: usize = 16;
 const SHM_PACKETS_PER_TURN: usize = 64;
 /// The same where a timer is due.
 const SHM_PACKETS_PER_BULKY_TURN: usize = 4096;
-/// After so many turns in vain, a millisecond or so, a thread that has silenced a bell may be about to go.
-const MUFFLED_TURNS_MAX: u32 = 4096;
 
 /// Whether a packet that rides behind others is an acknowledgement that belongs before them. Its sender
 /// intended that order: the acknowledged message came before the application's answer, and programs rely on a
@@ -50,23 +48,14 @@ impl Engine {
     /// Takes the packets that have arrived; returns their number.
     #[inline]
     pub(super) fn receive(&mut self) -> u32 {
-        if self.may_have_rung {
-            self.hear_bell();
-        }
+        self.hear_bell();
         if !self.held.is_empty() && self.held.is_full() {
             // Packets stay in rings and sockets, which hold up their senders.
             self.counters.waited_for_receive += 1;
             return 0;
         }
         let shm = self.receive_shm();
-        if shm > 0 && self.asleep.contains(&true) {
-            self.muffle_bell();
-        } else if self.is_muffled {
-            self.muffled_turns += 1;
-            if self.muffled_turns == MUFFLED_TURNS_MAX {
-                self.listen_again();
-            }
-        }
+        self.spare_sleeper(shm > 0);
         let mut packets = shm;
         let (has_shm, udp) = (self.ways.shm.is_some(), &mut self.ways.udp);
         if !has_shm || udp.pace.is_due(shm > 0, self.turn.reads_all) {
@@ -83,33 +72,6 @@ impl Engine {
             packets += self.receive_strays();
         }
         packets
-    }
-
-    /// The first turn after a sleep: the socket is looked at, unless it was a neighbour's bell that ended the sleep.
-    #[cold]
-    fn hear_bell(&mut self) {
-        self.may_have_rung = false;
-        let has_rung = self.ways.shm.as_ref().is_some_and(|shm| shm.rings.inbox.silence());
-        if !has_rung {
-            self.ways.udp.pace.hurry();
-        }
-    }
-
-    /// A thread has taken the packets that a bell was rung for, while another one sleeps: if that one has not woken yet, it need not. It is not
-    /// rung for again in this sleep, until a thread [relies](Self::listen_again) on it, or this one has looked in vain for a while.
-    fn muffle_bell(&mut self) {
-        self.muffled_turns = 0;
-        let Some(shm) = &self.ways.shm else { return };
-        if !self.is_muffled && shm.rings.inbox.is_rung_for() {
-            self.is_muffled = true;
-            shm.rings.inbox.silence();
-        }
-    }
-
-    /// A thread is about to rely on the sleeper: neighbours ring again. False if packets wait already.
-    pub(super) fn listen_again(&mut self) -> bool {
-        let is_muffled = std::mem::take(&mut self.is_muffled);
-        !is_muffled || self.ways.shm.as_mut().is_none_or(|shm| shm.rings.inbox.prepare_sleep())
     }
 
     /// Hands on the packets that were kept for a receive and need not be kept any longer; returns the number of packets.
@@ -291,12 +253,6 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Sleeper;
-    use crate::sys;
-    use crate::{Device, DeviceConfig, LinkChoice, QueuePairConfig};
-    use highwire_verbs::{Operation, SendWr, Service};
-    use std::os::fd::AsFd;
-    use std::time::Duration;
 
     #[test]
     fn an_acknowledgement_comes_before_what_it_rides_behind() {
@@ -314,69 +270,5 @@ mod tests {
             assert_eq!(goes_first(&rider, before), expected, "{rider:x?}");
         }
         assert!(!goes_first(&[], std::iter::empty()));
-    }
-
-    #[test]
-    fn a_bell_that_a_polling_thread_has_answered_rings_again_once_a_thread_relies_on_the_sleeper() {
-        let config =
-            DeviceConfig { link: LinkChoice::Auto, engine: crate::Engine::Inline, ..DeviceConfig::default() };
-        let ends = [(); 2].map(|()| {
-            let device = Device::open(&config).expect("a device");
-            let (pd, cq) = (device.protection_domain(), device.completion_queue(64).expect("a queue"));
-            let qp = pd.queue_pair(&QueuePairConfig::new(Service::Ud, &cq)).expect("a queue pair");
-            qp.activate(1).expect("activates");
-            (device, pd, cq, qp)
-        });
-        let [(device, .., qp), (.., sender)] = &ends;
-        let handle = highwire_verbs::Datagram {
-            address: highwire_verbs::Address::new(device.gid()),
-            qpn: qp.qpn(),
-            qkey: 1,
-        };
-        let request = SendWr { datagram: Some(handle), ..SendWr::new(1, Operation::Send, &[]) };
-        let send = || sender.post_send(&[request]).expect("posts");
-        let shared = device.inner();
-        let lane = &shared.lanes[0];
-        let is_rung = || {
-            let fds: Vec<_> = shared.lane_fds[0].iter().map(AsFd::as_fd).collect();
-            sys::wait_readable(&fds, Some(Duration::ZERO.into()))
-        };
-        let sleep = |who| assert!(lane.control(|engine| engine.prepare_sleep(who)).is_some());
-        send();
-        lane.control(|engine| engine.pump());
-        sleep(Sleeper::Thread);
-        assert!(!is_rung());
-        send();
-        assert!(is_rung(), "it sleeps");
-        lane.control(|engine| engine.pump());
-        assert!(!is_rung(), "its packet was taken");
-        send();
-        assert!(!is_rung(), "a thread polls, and the next packet is that one's, too");
-        lane.control(|engine| engine.pump());
-        lane.control(|engine| engine.due_for_sleeper(false));
-        send();
-        assert!(is_rung(), "now a thread relies on the sleeper");
-        lane.control(|engine| engine.pump());
-        send();
-        let due = lane.control(|engine| engine.due_for_sleeper(false));
-        assert_eq!(
-            due,
-            Some(highwire_stdx::Instant::ZERO),
-            "a packet waits, so that the sleeper is to be woken"
-        );
-        lane.control(|engine| engine.awake(Sleeper::Thread));
-        lane.control(|engine| engine.pump());
-        sleep(Sleeper::Leader);
-        send();
-        lane.control(|engine| engine.pump());
-        for vain in [MUFFLED_TURNS_MAX - 1, MUFFLED_TURNS_MAX] {
-            send();
-            assert!(!is_rung(), "a thread polls");
-            for _ in 0..=vain {
-                lane.control(|engine| engine.pump());
-            }
-        }
-        send();
-        assert!(is_rung(), "that thread has looked in vain for a while");
     }
 }
