@@ -37,15 +37,17 @@ impl QueuePair {
             | WireOperation::Read
             | WireOperation::CompareSwap
             | WireOperation::FetchAdd => {
-                let mut turn = Turn { conn: &self.conn, receives: &mut self.receives, ctx };
-                self.responder.handle_request(&mut turn, Request { arrival, headers, payload }, memory);
-                self.note_established(ctx);
+                // The acknowledged message came before the peer's answer, and programs rely on a SEND's completion before that of
+                // its answer.
                 if let Some((aeth, psn)) = headers.ext.riding_ack()
                     && self.conn.state.transmits()
                 {
                     self.requester.note_echo(bth.becn);
                     self.requester.on_irn_ack(&self.conn, ctx, psn, aeth, None);
                 }
+                let mut turn = Turn { conn: &self.conn, receives: &mut self.receives, ctx };
+                self.responder.handle_request(&mut turn, Request { arrival, headers, payload }, memory);
+                self.note_established(ctx);
             }
             // Acknowledgements of answers are for the responder, which may have sent answers even if the
             // queue pair never goes beyond RTR.
