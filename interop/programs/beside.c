@@ -1,7 +1,7 @@
 /* Two processes that play ping-pong over a reliable connection and sleep for their messages beside other descriptors: the server in
- * `poll`, on its completion channel and a pipe; the client in `epoll_wait`, on a set that holds a set that holds its channel.
+ * `poll` or `select`, on its completion channel and a pipe; the client in `epoll_wait`, on a set that holds a set that holds its channel.
  *
- *     beside MESSAGES HIGHWIRE
+ *     beside MESSAGES HIGHWIRE {poll|select}
  *
  * Now and then the client writes a byte to the pipe instead of a message, and waits for a message that says so. Every MESSAGES turns it
  * asks `HIGHWIRE stats --json` how both have waited, and ends when that is known, or never will be: devices tell it from time to
@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -141,11 +142,27 @@ static int take(struct end *end, uint64_t *word)
     return came;
 }
 
-static void serve(struct end *end, int bytes)
+/* Sleeps until one of two descriptors can be read, and tells of each. */
+static void wait_for_two(struct pollfd *fds, int in_select)
+{
+    if (!in_select) {
+        CHECK(poll(fds, 2, -1) > 0);
+        return;
+    }
+    fd_set reads;
+    FD_ZERO(&reads);
+    FD_SET(fds[0].fd, &reads);
+    FD_SET(fds[1].fd, &reads);
+    CHECK(select((fds[0].fd > fds[1].fd ? fds[0].fd : fds[1].fd) + 1, &reads, NULL, NULL, NULL) > 0);
+    for (int i = 0; i < 2; i++)
+        fds[i].revents = FD_ISSET(fds[i].fd, &reads) ? POLLIN : 0;
+}
+
+static void serve(struct end *end, int bytes, int in_select)
 {
     struct pollfd fds[2] = {{end->channel->fd, POLLIN, 0}, {bytes, POLLIN, 0}};
     for (uint64_t seen = 0;;) {
-        CHECK(poll(fds, 2, -1) > 0);
+        wait_for_two(fds, in_select);
         uint64_t word;
         if (fds[1].revents) {
             char byte;
@@ -215,14 +232,16 @@ int main(int count, char **args)
 {
     static struct end end;
     int sockets[2], bytes[2], status;
-    CHECK(count == 3 && strtoull(args[1], NULL, 10) > 0);
+    CHECK(count == 4 && strtoull(args[1], NULL, 10) > 0);
+    int in_select = strcmp(args[3], "select") == 0;
+    CHECK(in_select || strcmp(args[3], "poll") == 0);
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0 && pipe(bytes) == 0);
     pid_t server = fork();
     CHECK(server >= 0);
     if (server == 0) {
         CHECK(close(bytes[1]) == 0 && close(sockets[1]) == 0);
         open_end(&end, sockets[0]);
-        serve(&end, bytes[0]);
+        serve(&end, bytes[0], in_select);
         return 0;
     }
     CHECK(close(bytes[0]) == 0 && close(sockets[0]) == 0);

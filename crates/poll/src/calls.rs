@@ -7,12 +7,13 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use libc::{c_int, epoll_event, nfds_t, pollfd, sigset_t, size_t, timespec};
+use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 
 use crate::channels::Channels;
 use crate::deadline::{Deadline, now};
 use crate::help::{self, Help, Helped};
 use crate::original;
+use crate::sets::{MOST, Sets};
 
 static CHANNELS: Channels = Channels::new();
 
@@ -190,6 +191,98 @@ unsafe extern "C-unwind" fn __ppoll_chk(
     }
     // SAFETY: the caller's promise.
     unsafe { ppoll(fds, count, timeout, mask) }
+}
+
+/// A call of `select` that has a channel among its descriptors.
+struct Selection {
+    count: c_int,
+    sets: [*mut fd_set; 3],
+    asked: Sets,
+    channel: c_int,
+}
+
+impl Selection {
+    /// # Safety
+    /// As the C library's: sets that are given hold so many descriptors.
+    unsafe fn with_channel(count: c_int, sets: [*mut fd_set; 3]) -> Option<Selection> {
+        // SAFETY: the caller's promise.
+        let asked = unsafe { Sets::read(count, sets) }?;
+        let channel = asked.channel(&CHANNELS)?;
+        Some(Selection { count, sets, asked, channel })
+    }
+
+    /// The call's result, unless the C library's function is to do the rest.
+    fn wait(&self, deadline: Deadline) -> Option<c_int> {
+        let mut fds = [pollfd { fd: -1, events: 0, revents: 0 }; MOST];
+        let count = self.asked.polled(&mut fds) as nfds_t;
+        let look = || {
+            // The function clears what is not ready, also where nothing is.
+            let mut found = self.asked;
+            let [read, write, except] = found.pointers();
+            let mut no_time = timeval { tv_sec: 0, tv_usec: 0 };
+            let result = original!(select(self.count, read, write, except, &raw mut no_time));
+            if result > 0 {
+                // SAFETY: they were read there.
+                unsafe { found.write(self.sets) };
+            }
+            result
+        };
+        Call::wait(look, self.channel, (fds.as_ptr(), count), deadline)
+    }
+}
+
+/// As the C library's, which on Linux says how much time is left.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn select(
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *mut timeval,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (selection, time) =
+        unsafe { (Selection::with_channel(count, [read, write, except]), timeout.as_ref()) };
+    if let Some(selection) = selection
+        && let Some(deadline) = Deadline::after_timeval(now(), time)
+    {
+        let found = selection.wait(deadline);
+        let Some(mut left) = deadline.left_as_timeval(now()) else {
+            return found.unwrap_or_else(|| original!(select(count, read, write, except, ptr::null_mut())));
+        };
+        let result = found.unwrap_or_else(|| original!(select(count, read, write, except, &raw mut left)));
+        // SAFETY: there is a deadline, so the caller has given a time.
+        unsafe { *timeout = left };
+        return result;
+    }
+    original!(select(count, read, write, except, timeout))
+}
+
+/// As the C library's.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pselect(
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let time = unsafe { timeout.as_ref() };
+    if mask.is_null()
+        // SAFETY: as above.
+        && let Some(selection) = unsafe { Selection::with_channel(count, [read, write, except]) }
+        && let Some(deadline) = Deadline::after(now(), time)
+    {
+        if let Some(result) = selection.wait(deadline) {
+            return result;
+        }
+        let left = deadline.left_as_time(now());
+        let left = left.as_ref().map_or(ptr::null(), ptr::from_ref);
+        return original!(pselect(count, read, write, except, left, mask));
+    }
+    original!(pselect(count, read, write, except, timeout, mask))
 }
 
 /// As the C library's.

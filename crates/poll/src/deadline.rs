@@ -1,6 +1,6 @@
 //! The end of a wait that is done in parts.
 
-use libc::{c_int, timespec};
+use libc::{c_int, timespec, timeval};
 
 /// When a call's time is up, in nanoseconds of the clock that only moves forward; `None`: never.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -8,6 +8,7 @@ pub(crate) struct Deadline(Option<i64>);
 
 const SECOND: i64 = 1_000_000_000;
 const MILLISECOND: i64 = 1_000_000;
+const MICROSECOND: i64 = 1_000;
 
 impl Deadline {
     /// After so many milliseconds; never if they are negative, as `poll` counts.
@@ -25,6 +26,14 @@ impl Deadline {
         })
     }
 
+    /// The same for `select`. The C library takes a million microseconds and more for seconds; that is left to it, too.
+    pub(crate) fn after_timeval(now: i64, timeout: Option<&timeval>) -> Option<Deadline> {
+        let Some(timeout) = timeout else { return Some(Deadline(None)) };
+        let is_usual = (0..SECOND / MICROSECOND).contains(&timeout.tv_usec);
+        let time = timespec { tv_sec: timeout.tv_sec, tv_nsec: timeout.tv_usec.wrapping_mul(MICROSECOND) };
+        if is_usual { Deadline::after(now, Some(&time)) } else { None }
+    }
+
     /// The time that is left, at least zero; `None`: for ever.
     pub(crate) fn left(self, now: i64) -> Option<i64> {
         self.0.map(|at| at.saturating_sub(now).max(0))
@@ -39,6 +48,14 @@ impl Deadline {
     /// The same for `ppoll`.
     pub(crate) fn left_as_time(self, now: i64) -> Option<timespec> {
         self.left(now).map(|left| timespec { tv_sec: left / SECOND, tv_nsec: left % SECOND })
+    }
+
+    /// The same for `select`: never shorter, either.
+    pub(crate) fn left_as_timeval(self, now: i64) -> Option<timeval> {
+        self.left(now).map(|left| {
+            let micros = (left as u64).div_ceil(MICROSECOND as u64) as i64;
+            timeval { tv_sec: micros / (SECOND / MICROSECOND), tv_usec: micros % (SECOND / MICROSECOND) }
+        })
     }
 }
 
@@ -77,5 +94,18 @@ mod tests {
         }
         let left = Deadline::after(10, Some(&time(2, 7))).and_then(|at| at.left_as_time(10));
         assert_eq!(left.map(|left| (left.tv_sec, left.tv_nsec)), Some((2, 7)));
+    }
+
+    #[test]
+    fn select_counts_microseconds_and_is_never_asked_for_fewer() {
+        let time = |tv_sec, tv_usec| timeval { tv_sec, tv_usec };
+        let at = Deadline::after_timeval(10, Some(&time(1, 999_999))).expect("a usual time");
+        let left = |now| at.left_as_timeval(now).map(|left| (left.tv_sec, left.tv_usec));
+        assert_eq!((left(10), left(11)), (Some((1, 999_999)), Some((1, 999_999))));
+        assert_eq!((left(10 + SECOND), left(i64::MAX)), (Some((0, 999_999)), Some((0, 0))));
+        assert_eq!(Deadline::after_timeval(10, None).map(|at| at.left(99)), Some(None));
+        for unusual in [time(-1, 0), time(0, -1), time(0, 1_000_000), time(0, i64::MAX)] {
+            assert_eq!(Deadline::after_timeval(10, Some(&unusual)), None);
+        }
     }
 }

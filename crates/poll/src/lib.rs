@@ -1,4 +1,4 @@
-//! `poll`, `epoll_wait` and their relatives, preloaded, for programs that sleep on the descriptor of a completion channel, often together
+//! `poll`, `select`, `epoll_wait` and their relatives, preloaded, for programs that sleep on the descriptor of a completion channel, often together
 //! with sockets.
 //!
 //! Such a program would be woken by the device's thread, through that thread's wake-up and its own. Here the thread that waits lets the
@@ -21,6 +21,7 @@ mod deadline;
 mod help;
 #[cfg(not(test))]
 mod original;
+mod sets;
 
 /// The C library's functions, looked up before any of them is called: `dlsym` must not run in signal handlers
 /// or in the child of a fork.

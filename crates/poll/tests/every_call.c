@@ -40,7 +40,13 @@ static void without_a_channel(enum kind kind)
 static void was_asked_rightly(enum kind kind, const struct helped *this)
 {
     CHECK(this->channel == place.channel);
-    if (is_poll(kind)) {
+    if (is_select(kind)) {
+        /* In ascending order. */
+        int first = place.channel < place.pipe[0] ? place.channel : place.pipe[0];
+        int second = place.channel + place.pipe[0] - first;
+        CHECK(this->count == 2 && this->fds[0].fd == first && this->fds[0].events == POLLIN);
+        CHECK(this->fds[1].fd == second && this->fds[1].events == POLLIN);
+    } else if (is_poll(kind)) {
         CHECK(this->count == 3 && this->fds[0].fd == -1);
         CHECK(this->fds[1].fd == place.pipe[0] && this->fds[1].events == POLLIN);
         CHECK(this->fds[2].fd == place.channel && this->fds[2].events == POLLIN);
@@ -109,8 +115,8 @@ static void a_deadline_is_kept_over_all_parts(enum kind kind)
     }
     CHECK(seen_count == 1);
     int64_t left = helped[0].begun + asked - helped[helped_count - 1].ended;
-    /* Milliseconds are rounded up. */
-    CHECK(seen[0].nanos <= (left > 0 ? left : 0) + (counts_ms(kind) ? MS : 0));
+    /* Milliseconds and microseconds are rounded up. */
+    CHECK(seen[0].nanos <= (left > 0 ? left : 0) + (counts_ms(kind) ? MS : kind == SELECT ? 1000 : 0));
     /* Time that a part takes too long is not asked for again. */
     play("llS", NULL);
     CHECK(wait_for(kind, MS) == 0 && helped_count <= 1 && last_seen()->nanos == 0);
@@ -145,9 +151,18 @@ static void results_are_not_lost(enum kind kind)
     }
 }
 
+/* What comes after the last look is for the C library's function to find. */
+static void a_look_in_vain_changes_nothing(enum kind kind)
+{
+    play("v", fill_pipe);
+    CHECK(wait_for(kind, -1) == 1 && ready_pipe == POLLIN && ready_channel == 0 && errno == UNTOUCHED);
+    CHECK(helped_count == 1 && seen_count == 3 && last_seen()->nanos == -1);
+    empty_pipe();
+}
+
 static void masks_are_the_kernel_s(enum kind kind)
 {
-    if (kind == POLL || kind == POLL_CHK || kind == EPOLL_WAIT)
+    if (kind == POLL || kind == POLL_CHK || kind == SELECT || kind == EPOLL_WAIT)
         return;
     sigset_t mask;
     sigemptyset(&mask);
@@ -293,6 +308,69 @@ static void errors_are_the_c_library_s(void)
     CHECK(helped_count == 0);
 }
 
+static void selected_sets_are_the_caller_s(void)
+{
+    fd_set reads, writes, excepts;
+    const int channel = place.channel, end = place.pipe[1], most = end + 1;
+    CHECK(channel < end && most <= 64);
+    /* All three, and what each of them brings. */
+    FD_ZERO(&reads);
+    FD_ZERO(&writes);
+    FD_ZERO(&excepts);
+    FD_SET(channel, &reads);
+    FD_SET(channel, &excepts);
+    FD_SET(end, &writes);
+    play("O", NULL);
+    CHECK(select(most, &reads, &writes, &excepts, NULL) == 1 && errno == UNTOUCHED);
+    CHECK(!FD_ISSET(channel, &reads) && FD_ISSET(end, &writes) && !FD_ISSET(channel, &excepts));
+    CHECK(helped_count == 1 && helped[0].count == 2 && helped[0].fds[0].fd == channel);
+    CHECK(helped[0].fds[0].events == (POLLIN | POLLPRI) && helped[0].fds[1].events == POLLOUT);
+    only_looked();
+    /* A look that finds nothing leaves them for the next one, and a wait in vain clears them. */
+    FD_ZERO(&reads);
+    FD_SET(channel, &reads);
+    play("LO", ring_channel);
+    CHECK(select(most, &reads, NULL, NULL, NULL) == 1 && FD_ISSET(channel, &reads) && helped_count == 2);
+    quiet_channel();
+    play("S", NULL);
+    CHECK(select(most, &reads, NULL, NULL, &(struct timeval){0, 1000}) == 0 && !FD_ISSET(channel, &reads));
+    /* The call's descriptors end before the channel, or poll would say more than select. */
+    FD_SET(channel, &reads);
+    FD_SET(place.pipe[0], &excepts);
+    play("", NULL);
+    CHECK(select(channel, &reads, NULL, NULL, &(struct timeval){0, 0}) == 0 && helped_count == 0);
+    FD_SET(channel, &reads);
+    CHECK(select(most, &reads, NULL, &excepts, &(struct timeval){0, 1000}) == 0 && helped_count == 0);
+    /* A program's sets may be as short as its descriptors allow. */
+    uint64_t *words = malloc(2 * sizeof *words);
+    CHECK(words);
+    words[0] = UINT64_C(1) << channel;
+    words[1] = UINT64_MAX;
+    ring_channel();
+    play("O", NULL);
+    CHECK(FUNCTION(select)(most, (fd_set *)words, NULL, NULL, NULL) == 1 && words[0] == UINT64_C(1) << channel);
+    quiet_channel();
+    play("S", NULL);
+    CHECK(FUNCTION(pselect)(most, (fd_set *)words, NULL, NULL, &(struct timespec){0, MS}, NULL) == 0 && words[0] == 0);
+    CHECK(words[1] == UINT64_MAX && helped_count == 1);
+    free(words);
+    /* Errors. */
+    FD_ZERO(&reads);
+    FD_SET(channel, &reads);
+    play("", NULL);
+    CHECK(select(-1, &reads, NULL, NULL, NULL) == -1 && errno == EINVAL);
+    CHECK(pselect(-1, &reads, NULL, NULL, NULL, NULL) == -1 && errno == EINVAL);
+    CHECK(select(most, &reads, NULL, NULL, &(struct timeval){-1, 0}) == -1 && errno == EINVAL);
+    CHECK(pselect(most, &reads, NULL, NULL, &(struct timespec){0, 1000000000}, NULL) == -1 && errno == EINVAL);
+    CHECK(helped_count == 0);
+    int closed = dup(channel);
+    CHECK(closed >= 0 && closed < 64 && close(closed) == 0);
+    FD_SET(closed, &reads);
+    play("O", NULL);
+    CHECK(select(closed + 1, &reads, NULL, NULL, NULL) == -1 && errno == EBADF && helped_count == 1);
+    CHECK(FD_ISSET(channel, &reads) && FD_ISSET(closed, &reads));
+}
+
 static void arrays_that_are_too_short_abort(void)
 {
     for (int is_ppoll = 0; is_ppoll < 2; is_ppoll++) {
@@ -324,6 +402,7 @@ int main(void)
         without_a_channel(kind);
         open_place(true);
         results_are_not_lost(kind);
+        a_look_in_vain_changes_nothing(kind);
         what_a_look_finds_is_returned(kind);
         a_call_that_does_not_wait_gets_no_help(kind);
         a_signal_ends_it(kind);
@@ -338,6 +417,7 @@ int main(void)
     sets_give_each_event_once();
     sets_in_sets();
     errors_are_the_c_library_s();
+    selected_sets_are_the_caller_s();
     arrays_that_are_too_short_abort();
     puts("every call answered");
     return 0;

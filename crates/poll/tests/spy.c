@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/select.h>
 #include <time.h>
 
 __thread struct seen seen[SEEN_MAX];
@@ -48,6 +49,18 @@ int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *time, const s
 {
     see("ppoll", of_time(time), mask);
     return NEXT(ppoll)(fds, count, time, mask);
+}
+
+int select(int count, fd_set *read, fd_set *write, fd_set *except, struct timeval *time)
+{
+    see("select", time ? time->tv_sec * INT64_C(1000000000) + time->tv_usec * INT64_C(1000) : -1, NULL);
+    return NEXT(select)(count, read, write, except, time);
+}
+
+int pselect(int count, fd_set *read, fd_set *write, fd_set *except, const struct timespec *time, const sigset_t *mask)
+{
+    see("pselect", of_time(time), mask);
+    return NEXT(pselect)(count, read, write, except, time, mask);
 }
 
 int epoll_wait(int set, struct epoll_event *events, int max, int ms)

@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/select.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -50,7 +51,8 @@ struct helped {
 };
 
 /* One letter for each call of `help`: S, L, I answer at once (sleep, late, interrupted); l is late after a millisecond;
- * O looks until the call is over; s, t, i look until it is over, and answer sleep, late, interrupted all the same. */
+ * O looks until the call is over; s, t, i look until it is over, and answer sleep, late, interrupted all the same; v looks in vain,
+ * and then answers sleep. */
 static __thread const char *script;
 static __thread void (*before_looks)(void);
 static __thread struct helped helped[16];
@@ -75,6 +77,11 @@ static int answer(char letter, look_fn *look, void *call)
             sched_yield();
         /* What it has found stays. */
         CHECK(look(call) && look(call));
+    }
+    if (letter == 'v') {
+        CHECK(!look(call) && !look(call));
+        if (before_looks)
+            before_looks();
     }
     if (letter == 'l')
         nanosleep(&(struct timespec){0, MS}, NULL);
@@ -129,10 +136,10 @@ struct place {
 
 static struct place place;
 
-enum kind { POLL, POLL_CHK, PPOLL, PPOLL_CHK, EPOLL_WAIT, EPOLL_PWAIT, EPOLL_PWAIT2, KINDS };
+enum kind { POLL, POLL_CHK, PPOLL, PPOLL_CHK, SELECT, PSELECT, EPOLL_WAIT, EPOLL_PWAIT, EPOLL_PWAIT2, KINDS };
 
-static const char *const names[KINDS] = {"poll",       "__poll_chk",  "ppoll",       "__ppoll_chk",
-                                         "epoll_wait", "epoll_pwait", "epoll_pwait2"};
+static const char *const names[KINDS] = {"poll",    "__poll_chk", "ppoll",       "__ppoll_chk", "select",
+                                         "pselect", "epoll_wait", "epoll_pwait", "epoll_pwait2"};
 
 /* The names as the C library knows them. */
 int __poll_chk(struct pollfd *fds, nfds_t count, int ms, size_t size);
@@ -144,12 +151,51 @@ static bool is_poll(enum kind kind)
     return kind < EPOLL_WAIT;
 }
 
+static bool is_select(enum kind kind)
+{
+    return kind == SELECT || kind == PSELECT;
+}
+
 static bool counts_ms(enum kind kind)
 {
     return kind == POLL || kind == POLL_CHK || kind == EPOLL_WAIT || kind == EPOLL_PWAIT;
 }
 
 static int ready_channel, ready_pipe;
+
+/* The same as `poll` with these descriptors, which are read. */
+static int select_instead(enum kind kind, struct pollfd *fds, int count, int64_t nanos, const sigset_t *mask)
+{
+    fd_set reads, asked;
+    FD_ZERO(&reads);
+    int most = 0;
+    for (int i = 0; i < count; i++) {
+        fds[i].revents = 0;
+        if (fds[i].fd >= 0)
+            FD_SET(fds[i].fd, &reads);
+        most = fds[i].fd >= most ? fds[i].fd + 1 : most;
+    }
+    asked = reads;
+    struct timeval limit = {nanos / 1000000000, nanos % 1000000000 / 1000};
+    struct timespec time = {nanos / 1000000000, nanos % 1000000000};
+    int64_t before = nanos;
+    int result = kind == SELECT ? select(most, &reads, NULL, NULL, nanos < 0 ? NULL : &limit)
+                                : pselect(most, &reads, NULL, NULL, nanos < 0 ? NULL : &time, mask);
+    int kept = errno;
+    if (kind == SELECT && nanos >= 0) {
+        int64_t left = limit.tv_sec * INT64_C(1000000000) + limit.tv_usec * INT64_C(1000);
+        CHECK(left >= 0 && left <= before && (result != 0 || left == 0));
+    }
+    CHECK(result >= 0 || memcmp(&reads, &asked, sizeof asked) == 0);
+    int ready = 0;
+    for (int fd = 0; fd < FD_SETSIZE && result >= 0; fd++)
+        ready += FD_ISSET(fd, &reads) != 0;
+    CHECK(result < 0 || ready == result);
+    for (int i = 0; i < count; i++)
+        fds[i].revents = result > 0 && fds[i].fd >= 0 && FD_ISSET(fds[i].fd, &reads) ? POLLIN : 0;
+    errno = kept;
+    return result;
+}
 
 /* Waits on the place for a time; negative: for ever. What was ready is in `ready_channel` and `ready_pipe`. */
 static int wait_with(enum kind kind, int64_t nanos, const sigset_t *mask)
@@ -172,6 +218,10 @@ static int wait_with(enum kind kind, int64_t nanos, const sigset_t *mask)
         break;
     case PPOLL_CHK:
         result = FUNCTION(__ppoll_chk)(fds, 3, time, mask, sizeof fds);
+        break;
+    case SELECT:
+    case PSELECT:
+        result = select_instead(kind, fds, 3, nanos, mask);
         break;
     case EPOLL_WAIT:
         result = epoll_wait(place.set, events, 4, ms);

@@ -66,7 +66,7 @@ pub(super) fn raw_ethernet(outcome: &Outcome) -> Result<String, String> {
     if arrived { perftest(outcome) } else { Err("the server saw no frames".into()) }
 }
 
-/// Two ends that sleep in `poll` or `epoll_wait`: the thread that waits has found events itself, at both.
+/// Two ends that sleep in `poll`, `select` or `epoll_wait`: the thread that waits has found events itself, at both.
 pub(super) fn found_their_own(outcome: &Outcome) -> Result<String, String> {
     let text = &outcome.client.output;
     let (said, stats) = text.split_once('\n').ok_or("no message came")?;
