@@ -5,6 +5,7 @@
 //! it, the C library's function sleeps for the time that is left.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
@@ -213,8 +214,8 @@ impl Selection {
 
     /// The call's result, unless the C library's function is to do the rest.
     fn wait(&self, deadline: Deadline) -> Option<c_int> {
-        let mut fds = [pollfd { fd: -1, events: 0, revents: 0 }; MOST];
-        let count = self.asked.polled(&mut fds) as nfds_t;
+        let mut room = [const { MaybeUninit::uninit() }; MOST];
+        let fds = self.asked.polled(&mut room);
         let look = || {
             // The function clears what is not ready, also where nothing is.
             let mut found = self.asked;
@@ -227,7 +228,7 @@ impl Selection {
             }
             result
         };
-        Call::wait(look, self.channel, (fds.as_ptr(), count), deadline)
+        Call::wait(look, self.channel, (fds.as_ptr(), fds.len() as nfds_t), deadline)
     }
 }
 
@@ -241,9 +242,10 @@ unsafe extern "C-unwind" fn select(
     timeout: *mut timeval,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let (selection, time) =
-        unsafe { (Selection::with_channel(count, [read, write, except]), timeout.as_ref()) };
-    if let Some(selection) = selection
+    let time = unsafe { timeout.as_ref() };
+    if time.is_none_or(|time| (time.tv_sec, time.tv_usec) != (0, 0))
+        // SAFETY: as above.
+        && let Some(selection) = unsafe { Selection::with_channel(count, [read, write, except]) }
         && let Some(deadline) = Deadline::after_timeval(now(), time)
     {
         let found = selection.wait(deadline);
@@ -271,6 +273,7 @@ unsafe extern "C-unwind" fn pselect(
     // SAFETY: the caller's promise.
     let time = unsafe { timeout.as_ref() };
     if mask.is_null()
+        && time.is_none_or(|time| (time.tv_sec, time.tv_nsec) != (0, 0))
         // SAFETY: as above.
         && let Some(selection) = unsafe { Selection::with_channel(count, [read, write, except]) }
         && let Some(deadline) = Deadline::after(now(), time)

@@ -1,5 +1,6 @@
 //! The sets of descriptors of `select`: bits, which the result overwrites.
 
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use libc::{FD_SETSIZE, c_int, fd_set, pollfd};
@@ -50,8 +51,8 @@ impl Sets {
         if is_odd { None } else { members(read).find_map(|fd| channels.of(fd)) }
     }
 
-    /// The same as `poll` would be asked; returns how many there are.
-    pub(crate) fn polled(&self, fds: &mut [pollfd; MOST]) -> usize {
+    /// The same as `poll` would be asked.
+    pub(crate) fn polled<'r>(&self, room: &'r mut [MaybeUninit<pollfd>; MOST]) -> &'r [pollfd] {
         let mut all = [0; WORDS];
         for (word, all) in all.iter_mut().enumerate() {
             *all = self.words.iter().fold(0, |union, set| union | set[word]);
@@ -61,10 +62,11 @@ impl Sets {
             let (word, bit) = (fd as usize / u64::BITS as usize, 1 << (fd as u32 % u64::BITS));
             let asked = self.words.iter().zip(EVENTS).filter(|(set, _)| set[word] & bit != 0);
             let events = asked.fold(0, |all, (_, event)| all | event);
-            fds[count] = pollfd { fd, events, revents: 0 };
+            room[count].write(pollfd { fd, events, revents: 0 });
             count += 1;
         }
-        count
+        // SAFETY: so many were written.
+        unsafe { std::slice::from_raw_parts(room.as_ptr().cast(), count) }
     }
 
     /// Where the C library's function reads and overwrites them.
@@ -119,9 +121,8 @@ mod tests {
     }
 
     fn polled(sets: &Sets) -> Vec<(c_int, i16)> {
-        let mut fds = [pollfd { fd: -1, events: 0, revents: 0 }; MOST];
-        let count = sets.polled(&mut fds);
-        fds[..count].iter().map(|polled| (polled.fd, polled.events)).collect()
+        let mut room = [const { MaybeUninit::uninit() }; MOST];
+        sets.polled(&mut room).iter().map(|polled| (polled.fd, polled.events)).collect()
     }
 
     #[test]
