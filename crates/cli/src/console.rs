@@ -1,6 +1,7 @@
 //! The output for the user: text or JSON on the standard output, colours only on a terminal.
 
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -63,6 +64,22 @@ impl Console {
     pub(crate) fn finish(mut self) -> Result<()> {
         written(self.out.flush())
     }
+}
+
+/// A command's whole output: a JSON document, or what `table` prints.
+pub(crate) fn show(
+    is_json: bool,
+    value: &impl Serialize,
+    table: impl FnOnce(&mut Console) -> Result<()>,
+) -> Result<ExitCode> {
+    let mut console = Console::new();
+    if is_json {
+        console.json(value)?
+    } else {
+        table(&mut console)?
+    }
+    console.finish()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The result of writing to the user's output.

@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use highwire_link::floor::{allowed_cores, pin_to_core};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::thread::futex;
 use serde::Serialize;
 
-use crate::console::Console;
+use crate::console::{Console, show};
 use crate::progress::Progress;
 
 /// A thread that waits longer was not woken.
@@ -97,15 +97,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             progress.at(done, Instant::now());
         }
     }
+    drop(progress);
     let rows: Vec<Row> = all.iter().map(|(place, way, times)| row(*place, *way, times)).collect();
-    let mut console = Console::new();
-    if args.json {
-        console.json(&rows)?;
-    } else {
-        table(&rows, args.markdown, &mut console)?;
-    }
-    console.finish()?;
-    Ok(ExitCode::SUCCESS)
+    show(args.json, &rows, |console| table(&rows, args.markdown, console))
 }
 
 /// One core and two of those that are allowed, idle and busy.
@@ -196,7 +190,6 @@ fn ask(place: Place, turn: Duration, [here, there]: [&Bell; 2], times: &mut Hist
         times.record((back - rung).as_nanos() as u64 / 2)?;
         rung = back;
     }
-    ensure!(!times.is_empty(), "a turn has no time");
     Ok(())
 }
 
@@ -284,13 +277,9 @@ impl Bell {
 }
 
 fn readable(fd: BorrowedFd<'_>) -> io::Result<()> {
-    loop {
-        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&PATIENCE)) {
-            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
-            Ok(_) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+    match retry_on_intr(|| poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&PATIENCE)))? {
+        0 => Err(io::ErrorKind::TimedOut.into()),
+        _ => Ok(()),
     }
 }
 

@@ -17,7 +17,7 @@ use highwire_wake::process_switches;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use crate::console::Console;
+use crate::console::{Console, show};
 use crate::progress::Progress;
 use beside::Beside;
 
@@ -255,14 +255,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         .filter_map(|(server, threads, total)| Some(row(server.name(), threads, &total?)))
         .collect();
     compare(&mut rows);
-    let mut console = Console::new();
-    if args.json {
-        console.json(&rows)?;
-    } else {
-        table(&rows, args.markdown, &mut console)?;
-    }
-    console.finish()?;
-    Ok(ExitCode::SUCCESS)
+    show(args.json, &rows, |console| table(&rows, args.markdown, console))
 }
 
 fn row(server: String, threads: u32, outcome: &Outcome) -> Row {

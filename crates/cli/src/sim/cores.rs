@@ -10,7 +10,7 @@ use highwire_stage::{Care, Modelled, Outcome, Scene, Seats, Until, play};
 use highwire_wake::Strategy;
 use serde::Serialize;
 
-use crate::console::{Console, Tone};
+use crate::console::{Console, Tone, show};
 use crate::failure::usage;
 use crate::progress::Progress;
 
@@ -124,14 +124,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         progress.at(done, Instant::now());
     }
     drop(progress);
-    let mut console = Console::new();
-    if args.json {
-        console.json(&rows)?;
-    } else {
-        table(&rows, args.markdown, &mut console)?;
-    }
-    console.finish()?;
-    Ok(ExitCode::SUCCESS)
+    show(args.json, &rows, |console| table(&rows, args.markdown, console))
 }
 
 /// Without a leader there is no seat to share.
