@@ -184,8 +184,8 @@ is on a card, and under `balanced`, which is the default ([Waiting](wake.md)), i
 A GET of UCX takes a millisecond over the kernel's TCP as well: that is UCX's own. With `-E sleep`, too, a thread of UCX's own waits for the channel, and wakes the one that waits for it. Processes that share a core
 [make way for each other](wake.md#several-processes-per-core), which is what MPI's hops show.
 
-Beside a process that computes on each core every wait sleeps, and each of two ends on different cores is woken from the other core. `highwire bench bells` says what that takes without Highwire: 15 to 20 µs on
-the machine of this table, so that no row of two such ends can be below. What stays below 10 µs there has found its event without a sleep.
+Beside a process that computes on each core every wait sleeps, and each of two ends on different cores is woken from the other core. `highwire bench bells` says what that takes without
+Highwire ([Performance](performance.md#waiting-threads)): no row of two such ends can be below. What stays below 10 µs there has found its event without a sleep.
 ";
 
 const ABOUT_VALKEY: &str = "\

@@ -164,7 +164,7 @@ mod tests {
         let lane = &shared.lanes[0];
         let is_rung = || {
             let fds: Vec<_> = shared.lane_fds[0].iter().map(AsFd::as_fd).collect();
-            sys::wait_readable(&fds, Some(std::time::Duration::ZERO.into()))
+            sys::wait_readable(&fds, Some(Duration::ZERO))
         };
         let sleep = |who| assert!(lane.control(|engine| engine.prepare_sleep(who)).is_some());
         send();
@@ -184,11 +184,7 @@ mod tests {
         lane.control(|engine| engine.pump());
         send();
         let due = lane.control(|engine| engine.due_for_sleeper(false));
-        assert_eq!(
-            due,
-            Some(highwire_stdx::Instant::ZERO),
-            "a packet waits, so that the sleeper is to be woken"
-        );
+        assert_eq!(due, Some(Instant::ZERO), "a packet waits, so that the sleeper is to be woken");
         lane.control(|engine| engine.awake(Sleeper::Thread));
         lane.control(|engine| engine.pump());
         sleep(Sleeper::Leader);
