@@ -18,6 +18,7 @@ mod libs;
 mod measure;
 mod nanopu;
 mod packages;
+mod programs;
 mod rocket;
 mod rtl;
 mod shell;
@@ -62,6 +63,8 @@ enum Task {
     Libs(libs::Args),
     /// Run programs and test suites of others over the drop-in libraries.
     Compat(compat::Args),
+    /// Run small programs in C against the drop-in libraries, over both links.
+    Programs(programs::Args),
     /// Hold the nanoPU's blocks in SystemVerilog against the model, cycle by cycle; or synthesise them.
     Rtl(rtl::Args),
     /// Hold the nanoPU's core against the RTL of Rocket, commit by commit.
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Task::Nanopu(args) => nanopu::run(&args),
         Task::Libs(args) => libs::run(&args),
         Task::Compat(args) => compat::run(&args),
+        Task::Programs(args) => programs::run(&args),
         Task::Rtl(args) => rtl::run(&args),
         Task::Rocket(args) => rocket::run(&args),
         Task::Java(args) => java::suites::run(&args),

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::shell::{Line, Log, has_program, root, target_dir};
-use crate::{commands, compat, documents, fuzz, interop, java, layers, packages, rtl, store, witnesses};
+use crate::{
+    commands, compat, documents, fuzz, interop, java, layers, packages, programs, rtl, store, witnesses,
+};
 
 use super::tally::Tally;
 
@@ -58,6 +60,7 @@ pub(super) const ALL: &[Step] = &[
     long("models", "loom finds no interleaving that breaks the tables", models),
     long("miri", "Miri finds no undefined behaviour", miri),
     long("fuzz", "every fuzz target, briefly", fuzz::step),
+    long("programs", "small programs in C against the drop-in libraries, over both links", programs::step),
     long("dropin", "programs for RDMA cards, unmodified, a part of `cargo xtask compat`", compat::step),
     long("java", "the verbs in Java, and conversations with them", java::step),
     long("comparisons", "what measures other systems counts rightly, and notices a wrong reply", comparisons),

@@ -1,0 +1,173 @@
+//! `cargo xtask programs`: small programs in C against the drop-in libraries, each over both links.
+//!
+//! A program lies in `crates/ibverbs/tests/programs`, checks by itself what it promises, and exits with 0 if all holds. Its first
+//! comment may hold lines that say how it is run:
+//!
+//! ```text
+//!  * links: shm            over these links only; `shm udp` without the line
+//!  * run: --loss 1%        further options of `highwire run`
+//!  * arguments: poll       arguments of the program; each such line is one more run
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell::{Line, Log, root, target_dir};
+use crate::test::Tally;
+use crate::{libs, packages};
+
+const FOLDER: &str = "crates/ibverbs/tests/programs";
+/// What the programs are compiled with.
+const PACKAGES: &[&str] = &["gcc", "libc6-dev", "libibverbs-dev", "librdmacm-dev"];
+/// A guard against hangs: the programs take moments.
+const SECONDS_MAX: &str = "180";
+
+/// Options of `cargo xtask programs`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask programs             all of them, over shared memory and over UDP
+  cargo xtask programs cancel      those whose name contains this text")]
+pub(crate) struct Args {
+    /// Only the programs whose name contains one of these texts.
+    only: Vec<String>,
+    /// With optimised libraries.
+    #[arg(long)]
+    release: bool,
+}
+
+/// How one program is run.
+#[derive(Debug, PartialEq, Eq)]
+struct Manner {
+    links: Vec<String>,
+    options: String,
+    arguments: Vec<String>,
+}
+
+/// Runs the chosen programs and prints a line for each.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let log = Log::create("programs")?;
+    let tally = play(args, &log)?;
+    println!("{} passed, {} failed", tally.passed(), tally.failed());
+    Ok(if tally.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Every program, as a step of the tests.
+pub(crate) fn step(log: &Log) -> Result<Tally> {
+    play(&Args { only: Vec::new(), release: false }, log)
+}
+
+fn play(args: &Args, log: &Log) -> Result<Tally> {
+    if let Err(missing) = packages::ensure(PACKAGES, log)? {
+        return Ok(Tally::skipped("programs", &missing.0));
+    }
+    let mut cargo = Line::cargo("build --package highwire-cli --bin highwire");
+    if args.release {
+        cargo = cargo.arg("--release");
+    }
+    if !cargo.run_logged(log)? {
+        return Ok(Tally::failure());
+    }
+    let Some(libraries) = libs::build(args.release)? else { return Ok(Tally::failure()) };
+    let highwire = target_dir().join(if args.release { "release" } else { "debug" }).join("highwire");
+    let chosen = chosen(&args.only)?;
+    if chosen.is_empty() {
+        bail!("no program in {FOLDER} has such a name");
+    }
+    let mut tally = Tally::default();
+    for source in chosen {
+        tally.add(play_one(&source, &highwire, &libraries, log)?);
+    }
+    Ok(tally)
+}
+
+fn chosen(only: &[String]) -> Result<Vec<PathBuf>> {
+    let folder = root().join(FOLDER);
+    let mut sources = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let is_program = path.extension().is_some_and(|extension| extension == "c");
+        if is_program && (only.is_empty() || only.iter().any(|part| name.contains(part.as_str()))) {
+            sources.push(path);
+        }
+    }
+    sources.sort();
+    Ok(sources)
+}
+
+fn play_one(source: &Path, highwire: &Path, libraries: &Path, log: &Log) -> Result<Tally> {
+    let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let folder = target_dir().join("programs");
+    fs::create_dir_all(&folder)?;
+    let program = folder.join(&name);
+    let compiled = Line::new("cc")
+        .words("-O1 -g -Wall -Wextra -Werror -Wno-unused-function -pthread -o")
+        .arg(&program)
+        .arg(source)
+        .words("-libverbs -lrdmacm -ldl")
+        .run_logged(log)?;
+    if !compiled {
+        println!("{name}: does not compile; {} says why", log.name());
+        return Ok(Tally::failure());
+    }
+    let manner = manner(&fs::read_to_string(source)?);
+    let mut tally = Tally::default();
+    for link in &manner.links {
+        for arguments in &manner.arguments {
+            let line = Line::new("timeout")
+                .words("--kill-after=5")
+                .arg(SECONDS_MAX)
+                .arg(highwire)
+                .words("run --link")
+                .arg(link)
+                .words(&manner.options)
+                .arg("--")
+                .arg(&program)
+                .words(arguments)
+                .env("HIGHWIRE_LIBS", libraries)
+                .env("HIGHWIRE_BROKER", highwire)
+                .dir(&folder);
+            let success = line.run_logged(log)?;
+            println!("{name} {arguments} over {link}: {}", if success { "ok" } else { "FAILED" });
+            tally.add(Tally::one(success));
+        }
+    }
+    Ok(tally)
+}
+
+/// Reads the lines of the first comment.
+fn manner(source: &str) -> Manner {
+    let comment = source.split("*/").next().unwrap_or_default();
+    let value = |line: &str, key: &str| {
+        let line = line.trim_start_matches(['/', '*', ' ']);
+        line.strip_prefix(key).and_then(|rest| rest.strip_prefix(':')).map(|rest| rest.trim().to_string())
+    };
+    let all = |key: &str| comment.lines().filter_map(|line| value(line, key)).collect::<Vec<_>>();
+    let links = all("links").first().map_or("shm udp".into(), Clone::clone);
+    let arguments = all("arguments");
+    Manner {
+        links: links.split_whitespace().map(String::from).collect(),
+        options: all("run").join(" "),
+        arguments: if arguments.is_empty() { vec![String::new()] } else { arguments },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comment_says_how_a_program_is_run() {
+        let plain = manner("/* What it shows. */\nint main(void) { /* links: udp */ }");
+        assert_eq!(plain.links, ["shm", "udp"]);
+        assert_eq!((plain.options.as_str(), plain.arguments.len()), ("", 1));
+        let told = manner(
+            "/* What it shows.\n * links: shm\n * run: --loss 1%\n * arguments: one\n * arguments: two 2\n */",
+        );
+        assert_eq!(told.links, ["shm"]);
+        assert_eq!((told.options.as_str(), told.arguments.join("|").as_str()), ("--loss 1%", "one|two 2"));
+    }
+}
