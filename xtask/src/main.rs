@@ -16,6 +16,7 @@ mod java;
 mod layers;
 mod libs;
 mod measure;
+mod mutants;
 mod nanopu;
 mod packages;
 mod programs;
@@ -49,6 +50,8 @@ enum Task {
     Test(test::Args),
     /// Fuzz one target, or each in turn, for longer than `test` does.
     Fuzz(fuzz::Args),
+    /// Plant bugs of one line each, and count those that a crate's own tests notice.
+    Mutants(mutants::Args),
     /// Run the Java modules' concurrency tests (jcstress) for longer than `test` does.
     Stress(stress::Args),
     /// Measure the tables of docs/performance.md.
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Task::Tour(args) => tour::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
+        Task::Mutants(args) => mutants::run(&args),
         Task::Stress(args) => stress::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Faults(args) => faults::run(&args),
