@@ -144,4 +144,20 @@ mod tests {
         assert_eq!(queue.take_into(&mut taken), None);
         assert!(taken.iter().map(|wqe| wqe.wr_id).eq([1, 2]));
     }
+
+    #[test]
+    fn a_limit_is_passed_by_the_request_that_leaves_fewer_and_by_no_other() {
+        for limit in 0..5 {
+            let mut queue = ReceiveQueue::new(Pd(1), 4, 1);
+            (0..4).for_each(|wr_id| queue.post(&RecvWr { wr_id, sges: &[] }).expect("there is room"));
+            queue.set_limit(limit);
+            let mut taken = VecDeque::new();
+            let passed: Vec<bool> = (0..4).filter_map(|_| queue.take_into(&mut taken)).collect();
+            let left = [3, 2, 1, 0];
+            let first = left.iter().position(|&left| left < limit);
+            let expected: Vec<bool> = (0..4).map(|n| Some(n) == first).collect();
+            assert_eq!(passed, expected, "limit {limit}");
+            assert_eq!(queue.limit(), if first.is_some() { 0 } else { limit });
+        }
+    }
 }

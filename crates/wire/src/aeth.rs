@@ -188,10 +188,15 @@ mod tests {
     }
 
     #[test]
-    fn rnr_timers_span_ten_microseconds_to_two_thirds_of_a_second() {
-        assert_eq!(rnr_delay(1), Duration::from_micros(10));
-        assert_eq!(rnr_delay(12), Duration::from_micros(640));
-        assert_eq!(rnr_delay(31), Duration::from_micros(491_520));
-        assert_eq!(rnr_delay(0), Duration::from_micros(655_360));
+    fn rnr_timers_are_those_of_the_specification() {
+        // IBTA §9.7.5.2.8, in units of 10 us.
+        let expected = [
+            65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024, 1_536,
+            2_048, 3_072, 4_096, 6_144, 8_192, 12_288, 16_384, 24_576, 32_768, 49_152,
+        ];
+        for (code, tens) in expected.into_iter().enumerate() {
+            assert_eq!(rnr_delay(code as u8), Duration::from_micros(10 * tens), "code {code}");
+            assert_eq!(rnr_delay(code as u8 | 0xE0), Duration::from_micros(10 * tens), "five bits count");
+        }
     }
 }

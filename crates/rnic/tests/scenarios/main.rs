@@ -5,6 +5,7 @@ mod common;
 
 mod congestion;
 mod datagrams;
+mod exact;
 mod frames;
 mod guards;
 mod long;
