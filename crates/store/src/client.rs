@@ -5,6 +5,7 @@
 //! If not, the closure runs again. So the closure may run several times, may see a state that never was (then
 //! it runs again), and must have no effects outside the transaction that it would regret.
 
+mod backoff;
 mod connection;
 mod transaction;
 
@@ -15,6 +16,7 @@ use crate::error::StoreError;
 use crate::message::{Answer, Entry, Footprint, NodeStatus, Request};
 use crate::milestones::Milestone;
 use crate::rows;
+use backoff::Backoff;
 use connection::ANSWER_PATIENCE;
 use std::collections::BTreeMap;
 use std::io::BufReader;
@@ -34,7 +36,9 @@ pub struct Client {
     stream: Option<BufReader<TcpStream>>,
     patience: Duration,
     answer_patience: Duration,
-    started: Instant,
+    backoff: Backoff,
+    /// When the connection was used last.
+    used: Instant,
     counts: Counts,
 }
 
@@ -43,8 +47,10 @@ pub struct Client {
 pub struct Counts {
     /// Times that a closure ran again because other transactions conflicted with its own.
     pub retries: u64,
-    /// Times that a connection was lost.
+    /// Times that a connection was lost, or a door was full.
     pub reconnects: u64,
+    /// Times that this client waited before it tried a door again.
+    pub pauses: u64,
 }
 
 impl Client {
@@ -57,9 +63,15 @@ impl Client {
             stream: None,
             patience: Duration::from_secs(20),
             answer_patience: ANSWER_PATIENCE,
-            started: Instant::now(),
+            backoff: Backoff::new(random_seed()),
+            used: Instant::now(),
             counts: Counts::default(),
         }
+    }
+
+    /// The seed of the random parts of pauses between attempts; the system gives one unless it is set.
+    pub fn set_seed(&mut self, seed: u64) {
+        self.backoff = Backoff::new(seed);
     }
 
     /// How long a transaction may take, all attempts together; 20 seconds unless set.
@@ -171,9 +183,8 @@ impl Client {
                 result => return result,
             }
             // A random part of a limit that doubles: two clients that conflicted should not conflict again.
-            let most = 50_000u64 << attempt.min(8);
-            let part = self.started.elapsed().subsec_nanos();
-            std::thread::sleep(Duration::from_nanos(u64::from(part).wrapping_mul(0x9E37_79B9) % most));
+            let most = Duration::from_nanos(50_000 << attempt.min(8));
+            std::thread::sleep(self.backoff.part_of(most));
         }
         Err(StoreError::Conflict)
     }
@@ -255,6 +266,15 @@ impl Client {
     }
 }
 
+/// A seed that no two clients share. A system without random numbers, if there is one, has the time.
+fn random_seed() -> u64 {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK) {
+        Ok(8) => u64::from_le_bytes(bytes),
+        _ => std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64),
+    }
+}
+
 fn unexpected(answer: Answer) -> StoreError {
     match answer {
         Answer::Failed(error) => error,
@@ -296,6 +316,73 @@ mod tests {
         let serves = || Answer::Got { values: vec![Some(b"v".to_vec())], seen: Footprint::default() };
         let mut client = Client::new([door_that_answers(ending), door_that_answers(serves)]);
         assert_eq!(client.get("t", "k"), Ok(Some(b"v".to_vec())));
+    }
+
+    #[test]
+    fn doors_that_are_full_or_end_every_connection_are_not_tried_without_a_pause() {
+        let full = || Answer::Refused { why: "the door is full".into() };
+        for doors in [vec![door_that_answers(full), door_that_answers(full)], vec![door_that_ends(); 2]] {
+            let mut client = Client::new(doors);
+            client.set_seed(3);
+            client.set_patience(Duration::from_millis(400));
+            let error = client.put("t", "k", "v").expect_err("nobody");
+            let counts = client.counts();
+            // A commit that was on its way may have happened, and is not tried again.
+            let is_unknown = matches!(error, StoreError::Unknown(_));
+            assert!(is_unknown || matches!(error, StoreError::Unavailable(_)), "{error:?}");
+            let error = client.get("t", "k").expect_err("nobody");
+            assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+            let counts =
+                Counts { reconnects: client.counts().reconnects.max(counts.reconnects), ..client.counts() };
+            assert!(counts.reconnects > 3, "it tries again: {counts:?}");
+            assert!(counts.pauses + 2 >= counts.reconnects, "{counts:?}");
+        }
+    }
+
+    /// A door that ends every conversation after its first question.
+    fn door_that_ends() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let door = listener.local_addr().expect("its address").to_string();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let mut stream = BufReader::new(stream);
+                let _ = stream.read_exact(&mut [0; GREETING.len()]);
+                let _ = receive::<Request>(&mut stream);
+            }
+        });
+        door
+    }
+
+    #[test]
+    fn a_write_that_finds_a_full_door_goes_to_another() {
+        let full = || Answer::Refused { why: "the door is full".into() };
+        let commits = || Answer::Committed;
+        let mut client = Client::new([door_that_answers(full), door_that_answers(commits)]);
+        assert_eq!(client.put("t", "k", "v"), Ok(()));
+        assert_eq!(client.counts().reconnects, 1);
+    }
+
+    #[test]
+    fn a_write_is_not_given_to_a_connection_that_has_ended_meanwhile() {
+        let mut client = Client::new([door_that_ends_when_idle()]);
+        assert_eq!(client.put("t", "k", "v"), Ok(()));
+        std::thread::sleep(Duration::from_millis(1200));
+        assert_eq!(client.put("t", "k", "v"), Ok(()));
+    }
+
+    /// A door that commits once in each conversation.
+    fn door_that_ends_when_idle() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let door = listener.local_addr().expect("its address").to_string();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let mut stream = BufReader::new(stream);
+                let _ = stream.read_exact(&mut [0; GREETING.len()]);
+                let _ = receive::<Request>(&mut stream);
+                let _ = send(stream.get_mut(), &Answer::Committed);
+            }
+        });
+        door
     }
 
     #[test]

@@ -33,9 +33,32 @@ pub struct ClusterConfig {
     /// The link that carries requests between nodes.
     #[serde(default)]
     pub link: Link,
+    /// What clients may do at the doors.
+    #[serde(default)]
+    pub doors: DoorLimits,
     /// The nodes.
     #[serde(rename = "node")]
     pub nodes: Vec<NodeConfig>,
+}
+
+/// The limits of a node's doors, each by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DoorLimits {
+    /// Connections at a time.
+    pub connections: usize,
+    /// Those of one address, or of one network of IPv6.
+    pub connections_per_address: usize,
+    /// A connection that asks nothing for so many seconds is ended; 0: none is.
+    pub idle_s: u64,
+    /// A request or an answer that is on its way for so many seconds, and one more for every 256 KiB, ends the connection.
+    pub slow_s: u64,
+}
+
+impl Default for DoorLimits {
+    fn default() -> DoorLimits {
+        DoorLimits { connections: 1024, connections_per_address: 512, idle_s: 300, slow_s: 10 }
+    }
 }
 
 /// The link that carries requests between nodes.
@@ -178,7 +201,12 @@ impl ClusterConfig {
         within("regions", self.regions as u64, 1, 4096)?;
         within("rows_max", self.rows_max as u64, 1, 1 << 32)?;
         within("lease_ms", self.lease_ms, 10, 60_000)?;
-        within("workers", u64::from(self.workers), 1, 1024)
+        within("workers", u64::from(self.workers), 1, 1024)?;
+        let doors = &self.doors;
+        within("doors.connections", doors.connections as u64, 1, 65_536)?;
+        within("doors.connections_per_address", doors.connections_per_address as u64, 1, 65_536)?;
+        within("doors.idle_s", doors.idle_s, 0, 1 << 32)?;
+        within("doors.slow_s", doors.slow_s, 1, 3600)
     }
 
     /// The configuration of one node.
@@ -259,6 +287,8 @@ mod tests {
         check(&format!("lease = 3\n{NODES}"), "unknown field `lease`");
         check(&format!("lease_ms = 3\n{NODES}"), "`lease_ms` is 3, not 10 to 60000");
         check(&format!("link = \"tcp\"\n{NODES}"), "unknown variant `tcp`");
+        check(&format!("doors = {{ idle_s = -1 }}\n{NODES}"), "idle_s");
+        check(&format!("doors = {{ slow_s = 0 }}\n{NODES}"), "`doors.slow_s` is 0, not 1 to 3600");
         check(&format!("f = 2\n{NODES}"), "`f` is 2, not 0 to 1");
         check(&NODES.replace("id = 1", "id = 0"), "two nodes have the `id` 0");
         check(&NODES.replace("a:1", "a:2"), "two nodes have the `door` a:2");

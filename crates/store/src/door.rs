@@ -1,10 +1,10 @@
 //! A node's door: TCP, for clients anywhere and for other nodes. One thread for each conversation, which asks the node's own thread.
 
-use crate::engine::{PATIENCE_NS, Store, named};
+use crate::engine::{PATIENCE_NS, Store};
 use crate::error::StoreError;
 use crate::message::{
-    Answer, Entry, Footprint, GREETING, Holding, Introduction, NodeStatus, RangeFootprint, Request,
-    WriteRequest, receive, send,
+    Answer, Entry, Footprint, GREETING, Holding, Introduction, NodeStatus, REQUEST_BYTES_MAX, RangeFootprint,
+    Request, WriteRequest, receive_within, send,
 };
 use crate::order;
 use crate::peers;
@@ -13,77 +13,103 @@ use crate::session::{Local, ROWS, Stop, USUAL_RECORD_BYTES_MAX};
 use crate::transaction::{Found, RANGE_KEYS_MAX, Range, Transaction};
 use highwire_txn::{Configuration, NodeId, Replica};
 use std::cell::Cell as Flag;
-use std::io::{self, BufReader, Read as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{self, BufReader, BufWriter, Read as _};
+use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// All keys and values of an answer. With versions and lengths it is shorter than a message.
-const ANSWER_BYTES_MAX: usize = 40 << 20;
+mod keeper;
+mod pace;
+mod room;
 
-/// Conversations at a time; each is a thread.
-const CONVERSATIONS_MAX: usize = 1024;
+pub(crate) use keeper::{Ended, Guest, Keeper, Visit, part, serve};
+pub(crate) use pace::{Inlet, Outlet};
+pub(crate) use room::{ANSWER_BYTES_MAX, Room};
 
 /// Lets clients in from now on.
 pub(crate) fn open(listener: TcpListener, store: &Store) -> io::Result<()> {
-    let store = store.clone();
-    serve(listener, "door", move |stream| {
+    let (keeper, store) = (Arc::clone(&store.keeper), store.clone());
+    serve(listener, "door", &keeper, move |guest| {
         // A broken conversation concerns only the client, which notices it.
-        let _ = converse(stream, &store);
+        let _ = Conversation::of(&guest, &store).and_then(|conversation| conversation.run(guest));
     })
 }
 
-/// Accepts conversations for ever, each in a thread of its own.
-pub(crate) fn serve(
-    listener: TcpListener,
-    name: &'static str,
-    converse: impl Fn(TcpStream) + Send + Sync + 'static,
-) -> io::Result<()> {
-    let converse = Arc::new(converse);
-    let open = Arc::new(AtomicUsize::new(0));
-    let work = move || {
-        for stream in listener.incoming() {
-            let Ok(stream) = stream else {
-                // Perhaps descriptors have run out: other conversations will end.
-                std::thread::sleep(std::time::Duration::from_millis(10));
-                continue;
-            };
-            if open.load(Ordering::Relaxed) >= CONVERSATIONS_MAX {
-                continue;
-            }
-            open.fetch_add(1, Ordering::Relaxed);
-            let (converse, mine) = (Arc::clone(&converse), Arc::clone(&open));
-            let spawned = named(name.into()).spawn(move || {
-                let _ = stream.set_nodelay(true);
-                converse(stream);
-                mine.fetch_sub(1, Ordering::Relaxed);
-            });
-            if spawned.is_err() {
-                open.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-    };
-    named(name.into()).spawn(work).map(drop)
+/// A conversation with a client or another node.
+struct Conversation<'a> {
+    store: &'a Store,
+    reader: BufReader<Inlet>,
+    writer: BufWriter<Outlet>,
 }
 
-fn converse(stream: TcpStream, store: &Store) -> io::Result<()> {
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let mut writer = stream;
-    let mut greeting = [0; GREETING.len()];
-    reader.read_exact(&mut greeting)?;
-    if greeting != GREETING {
-        return Err(io::ErrorKind::InvalidData.into());
+impl<'a> Conversation<'a> {
+    fn of(guest: &Guest, store: &'a Store) -> io::Result<Conversation<'a>> {
+        let patience = guest.patience();
+        let reader = BufReader::new(Inlet::new(guest.stream.try_clone()?, patience));
+        let writer = BufWriter::with_capacity(64 << 10, Outlet::new(guest.stream.try_clone()?, patience)?);
+        Ok(Conversation { store, reader, writer })
     }
-    let mut backup = BackupOf { store, token: None };
-    loop {
-        let request = receive(&mut reader)?;
-        if let Request::Backup { token, .. } = request {
-            backup.token = Some(token);
+
+    fn run(mut self, guest: Guest) -> io::Result<()> {
+        let keeper = &self.store.keeper;
+        let result = self.converse(&guest);
+        match &result {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => drop(keeper.count(Ended::Protocol)),
+            _ if guest.refused.is_none() => {
+                keeper.count_too_long(self.reader.get_ref().ended.or(self.writer.get_ref().ended));
+            }
+            _ => {}
         }
-        let answer = answer(request, store);
-        send(&mut writer, &answer)?;
-        if answer == Answer::Stopping {
-            store.stop();
+        if guest.refused.is_some() {
+            part(guest.stream.try_clone()?);
+        }
+        result
+    }
+
+    fn converse(&mut self, guest: &Guest) -> io::Result<()> {
+        let store = self.store;
+        self.reader.get_mut().begin();
+        let mut greeting = [0; GREETING.len()];
+        self.reader.read_exact(&mut greeting)?;
+        if greeting != GREETING {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut backup = BackupOf { store, token: None };
+        let mut refused = guest.refused.clone();
+        loop {
+            match self.reader.buffer().is_empty() {
+                true => self.reader.get_mut().rest(),
+                false => self.reader.get_mut().begin(),
+            }
+            let mut room = Room::new(&store.keeper.total, REQUEST_BYTES_MAX);
+            let request = receive_within(&mut self.reader, REQUEST_BYTES_MAX, |bytes| room.take(bytes))?;
+            let request = match request {
+                Ok(request) => request,
+                Err(error) => {
+                    send(&mut self.writer, &Answer::Failed(error))?;
+                    // The request was not read to its end.
+                    part(guest.stream.try_clone()?);
+                    return Ok(());
+                }
+            };
+            if let Some(why) = refused.take_if(|_| !matches!(request, Request::Meet(_))) {
+                return send(&mut self.writer, &Answer::Refused { why });
+            }
+            if let Request::Backup { token, .. } = request {
+                backup.token = Some(token);
+            }
+            let (answer, held) = answer(request, store);
+            drop(room);
+            if matches!(answer, Answer::Met { .. }) {
+                // Nodes say nothing more to each other here, and the end of the conversation tells that one has ended. So nodes
+                // come in even when clients are too many.
+                refused = None;
+                self.reader.get_mut().may_be_idle();
+            }
+            send(&mut self.writer, &answer)?;
+            drop(held);
+            if answer == Answer::Stopping {
+                store.stop();
+            }
         }
     }
 }
@@ -103,14 +129,31 @@ impl Drop for BackupOf<'_> {
     }
 }
 
-fn answer(request: Request, store: &Store) -> Answer {
-    let result = match request {
-        Request::Get { keys } => store.run(|local| get(local, keys)).and_then(|result| result),
+/// The answer, and the room that it takes until it is sent.
+fn answer(request: Request, store: &Store) -> (Answer, Option<Room>) {
+    if let Err(error) = request.check() {
+        return (Answer::Failed(error), None);
+    }
+    let mut room = Room::new(&store.keeper.total, ANSWER_BYTES_MAX);
+    let read = match request {
+        Request::Get { keys } => store.run(|local| async move { (get(local, keys, &mut room).await, room) }),
         Request::Scan { table, prefix } => {
-            store.run(|local| scan(local, table, prefix)).and_then(|result| result)
+            store.run(|local| async move { (scan(local, table, prefix, &mut room).await, room) })
         }
-        Request::Range { table, from, to, limit } => {
-            store.run(move |local| range(local, table, from, to, limit)).and_then(|result| result)
+        Request::Range { table, from, to, limit } => store
+            .run(move |local| async move { (range(local, table, from, to, limit, &mut room).await, room) }),
+        request => return (answer_shortly(request, store), None),
+    };
+    match read {
+        Ok((result, room)) => (result.unwrap_or_else(Answer::Failed), Some(room)),
+        Err(error) => (Answer::Failed(error), None),
+    }
+}
+
+fn answer_shortly(request: Request, store: &Store) -> Answer {
+    let result = match request {
+        Request::Get { .. } | Request::Scan { .. } | Request::Range { .. } => {
+            Err(StoreError::invalid("this answer may be long"))
         }
         Request::Commit { seen, writes } => {
             store.run(|local| commit(local, seen, writes)).and_then(|result| result)
@@ -183,15 +226,20 @@ fn leave(local: &Local) -> Result<Answer, StoreError> {
     Ok(Answer::Leaving)
 }
 
-async fn get(local: Local, keys: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Answer, StoreError> {
+async fn get(local: Local, keys: Vec<(Vec<u8>, Vec<u8>)>, room: &mut Room) -> Result<Answer, StoreError> {
     let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
+        room.shrink(0);
         transaction.prefetch_values(keys.iter().map(|(table, key)| (&table[..], &key[..]))).await?;
         let (mut values, mut seen) = (Vec::new(), Footprint::default());
         for (table, key) in &keys {
-            values.push(bytes_of(transaction.get(table, key).await?)?);
+            let value = bytes_of(transaction.get(table, key).await?)?;
+            let bytes = value.as_ref().map_or(0, Vec::len) + size_of::<Vec<u8>>();
+            // A key may be named again and again, so it is the answer that counts and not what was read.
+            room.take(bytes)?;
+            transaction.breathe(bytes + PER_KEY).await;
+            values.push(value);
             seen.rows.extend(transaction.footprint(table, key).await?);
         }
-        check_answer(values.iter().map(|value| value.as_ref().map_or(0, Vec::len)))?;
         Ok(Answer::Got { values, seen })
     });
     result.await
@@ -213,23 +261,20 @@ fn bytes_of(found: Option<(Kind, Vec<u8>)>) -> Result<Option<Vec<u8>>, Stop> {
     }
 }
 
-/// Whether values fit into one answer, with room for keys and versions.
-fn check_answer(lengths: impl Iterator<Item = usize>) -> Result<(), Stop> {
-    let bytes: usize = lengths.sum();
-    match bytes <= ANSWER_BYTES_MAX {
-        true => Ok(()),
-        false => Err(StoreError::invalid(format!(
-            "the answer has {bytes} bytes, and at most {ANSWER_BYTES_MAX} are possible; ask for less at a time"
-        ))
-        .into()),
-    }
+/// What one of many keys costs, in bytes that might have been copied instead.
+const PER_KEY: usize = 512;
+
+/// Takes the room of entries; they may not fit into one answer.
+fn take(room: &mut Room, entries: &[Entry]) -> Result<(), Stop> {
+    let bytes = entries.iter().map(|Entry { key, value }| key.len() + value.len() + size_of::<Entry>()).sum();
+    Ok(room.resize(bytes)?)
 }
 
-async fn scan(local: Local, table: Vec<u8>, prefix: Vec<u8>) -> Result<Answer, StoreError> {
+async fn scan(local: Local, table: Vec<u8>, prefix: Vec<u8>, room: &mut Room) -> Result<Answer, StoreError> {
     rows::check_table(&table)?;
     if order::is_ordered(&table) {
         let to = order::behind_prefix(&prefix);
-        return entries_between(local, table, prefix, to, usize::MAX).await;
+        return entries_between(local, table, (prefix, to), usize::MAX, room).await;
     }
     let (low, high) = rows::range(&table);
     let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
@@ -238,7 +283,7 @@ async fn scan(local: Local, table: Vec<u8>, prefix: Vec<u8>) -> Result<Answer, S
         let mut entries =
             transaction.entries(&table, entries.into_iter().filter(is_wanted).collect()).await?;
         entries.sort_unstable();
-        check_answer(entries.iter().map(|Entry { key, value }| key.len() + value.len()))?;
+        take(room, &entries)?;
         let ranges = vec![RangeFootprint { low, high, rows }];
         let seen = Footprint { ranges, ..Footprint::default() };
         Ok(Answer::Scanned { entries, seen })
@@ -252,18 +297,19 @@ async fn range(
     from: Vec<u8>,
     to: Option<Vec<u8>>,
     limit: u32,
+    room: &mut Room,
 ) -> Result<Answer, StoreError> {
     order::check(&table)?;
-    entries_between(local, table, from, to, RANGE_KEYS_MAX.min(limit as usize)).await
+    entries_between(local, table, (from, to), RANGE_KEYS_MAX.min(limit as usize), room).await
 }
 
 /// The first entries of an ordered table in a range.
 async fn entries_between(
     local: Local,
     table: Vec<u8>,
-    from: Vec<u8>,
-    to: Option<Vec<u8>>,
+    (from, to): (Vec<u8>, Option<Vec<u8>>),
     limit: usize,
+    room: &mut Room,
 ) -> Result<Answer, StoreError> {
     let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
         let Range { found, nodes } = transaction.range(&table, &from, to.as_deref(), limit).await?;
@@ -272,7 +318,7 @@ async fn entries_between(
             seen.rows.extend(transaction.footprint(&table, key).await?);
         }
         let entries = transaction.entries(&table, found).await?;
-        check_answer(entries.iter().map(|Entry { key, value }| key.len() + value.len()))?;
+        take(room, &entries)?;
         Ok(Answer::Scanned { entries, seen })
     });
     result.await

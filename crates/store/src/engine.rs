@@ -9,6 +9,7 @@ mod starter;
 
 use crate::config::ClusterConfig;
 use crate::disk::Disk;
+use crate::door::Keeper;
 use crate::error::StoreError;
 use crate::message::Introduction;
 use crate::register::Register;
@@ -84,6 +85,8 @@ pub struct Store {
     /// The doors of the nodes that this one knows.
     doors: Arc<Mutex<BTreeMap<u16, String>>>,
     end: Arc<Mutex<End>>,
+    /// Who is let in at the node's doors.
+    pub(crate) keeper: Arc<Keeper>,
 }
 
 /// Why a node has ended, if not because it was told to.
@@ -262,7 +265,8 @@ impl Engine {
         let introduction = Introduction { node: id, boot, endpoint, door: own.door, shape };
         let doors = config.nodes.iter().map(|node| (node.id, node.door.clone())).collect();
         let doors = Arc::new(Mutex::new(doors));
-        let store = Store { commands, bell, introduction, waits_for, doors, end };
+        let keeper = Arc::new(Keeper::new(config.doors));
+        let store = Store { commands, bell, introduction, waits_for, doors, end, keeper };
         peers::introduce(&store, config).map_err(|error| failed("a thread", error))?;
         door::open(listener, &store).map_err(|error| failed("a thread", error))?;
         Ok(Engine { store, thread: Some(thread) })
@@ -288,7 +292,7 @@ impl Engine {
 }
 
 /// Writes a line for the operator. If that fails, perhaps because the log's disk is full, the node goes on.
-fn say(what: fmt::Arguments<'_>) {
+pub(crate) fn say(what: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{what}");
 }
 

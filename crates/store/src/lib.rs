@@ -45,12 +45,14 @@ pub use backup::{
 };
 pub use client::{Client, ClientTransaction, Counts};
 pub use clock::Clock;
-pub use config::{ClusterConfig, ConfigError, Link, NodeConfig};
+pub use config::{ClusterConfig, ConfigError, DoorLimits, Link, NodeConfig};
 pub use engine::{Engine, StartError, Store};
 pub use error::StoreError;
 pub use message::{Entry, Holding, NodeStatus};
 pub use milestones::{Milestone, MilestoneEvent};
 pub use register::{EtcdRegister, FileRegister, RegisterError};
+#[doc(hidden)]
+pub use resp::try_parser;
 pub use rows::{KEY_BYTES_MAX, READ_BYTES_MAX, TABLE_BYTES_MAX, VALUE_BYTES_MAX, WRITE_BYTES_MAX};
 pub use session::Local;
 pub use transaction::Transaction;

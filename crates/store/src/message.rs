@@ -5,30 +5,53 @@ use crate::error::StoreError;
 use crate::milestones::Milestone;
 use crate::rows::BackupEntry;
 use highwire_txn::{Key, Version};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use postcard::ser_flavors::Size;
+use serde::de::{DeserializeOwned, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
 use std::io::{self, Read, Write};
+use std::marker::PhantomData;
 
 /// The first bytes of a conversation: this protocol, and its version.
 pub(crate) const GREETING: [u8; 8] = *b"hwstore2";
 
 /// The longest message.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// The longest request: what a transaction writes, and what it has read.
+pub(crate) const REQUEST_BYTES_MAX: usize = 24 << 20;
+/// The most keys of a question.
+pub(crate) const KEYS_MAX: usize = 1 << 14;
+/// The most writes of a transaction, and the most of anything else that a request lists.
+const ITEMS_MAX: usize = 1 << 16;
+/// The most rows that a transaction shows to have read.
+const ROWS_MAX: usize = 1 << 20;
+/// A message is read in pieces of so many bytes.
+const PIECE_BYTES: usize = 64 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Values of keys, all at one instant.
-    Get { keys: Vec<(Vec<u8>, Vec<u8>)> },
+    Get {
+        #[serde(deserialize_with = "few::<_, _, KEYS_MAX>")]
+        keys: Vec<(Vec<u8>, Vec<u8>)>,
+    },
     /// All entries of a table, at one instant.
     Scan { table: Vec<u8>, prefix: Vec<u8> },
     /// The first entries of an ordered table from one key on and before another, at one instant.
     Range { table: Vec<u8>, from: Vec<u8>, to: Option<Vec<u8>>, limit: u32 },
     /// Commits writes, if everything is still as it was read.
-    Commit { seen: Footprint, writes: Vec<WriteRequest> },
+    Commit {
+        seen: Footprint,
+        #[serde(deserialize_with = "few::<_, _, ITEMS_MAX>")]
+        writes: Vec<WriteRequest>,
+    },
     /// The node's status.
     Status,
     /// Which nodes are primaries of keys.
-    Locate { keys: Vec<(Vec<u8>, Vec<u8>)> },
+    Locate {
+        #[serde(deserialize_with = "few::<_, _, KEYS_MAX>")]
+        keys: Vec<(Vec<u8>, Vec<u8>)>,
+    },
     /// What happened to the node, and when.
     Milestones,
     /// Another node introduces itself, and asks the same.
@@ -76,6 +99,60 @@ pub(crate) enum Answer {
     Swept {
         entries: Option<u64>,
     },
+    /// The door lets no more clients in. Nothing was done, and the conversation ends.
+    Refused {
+        why: String,
+    },
+}
+
+impl Request {
+    /// Whether it lists no more than one request may.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        let (count, most, what) = match self {
+            Request::Get { keys } | Request::Locate { keys } => {
+                (keys.len(), KEYS_MAX, "keys with one question")
+            }
+            Request::Commit { seen, .. } if seen.rows.len() > ROWS_MAX || seen.nodes.len() > ROWS_MAX => {
+                (ROWS_MAX + 1, ROWS_MAX, "rows that a transaction has read")
+            }
+            Request::Commit { seen, .. } if seen.ranges.len() > ITEMS_MAX => {
+                (ITEMS_MAX + 1, ITEMS_MAX, "ranges that a transaction has read")
+            }
+            Request::Commit { writes, .. } => (writes.len(), ITEMS_MAX, "keys that a transaction writes"),
+            _ => return Ok(()),
+        };
+        match count <= most {
+            true => Ok(()),
+            false => Err(StoreError::invalid(format!("at most {most} {what} are possible"))),
+        }
+    }
+}
+
+/// Reads a list, and keeps no more of it than shows that it is too long: a short message may list much that takes no bytes.
+fn few<'de, D, T, const MOST: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Few<T, const MOST: usize>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Few<T, MOST> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut kept = Vec::new();
+            while let Some(item) = list.next_element()? {
+                if kept.len() <= MOST {
+                    kept.push(item);
+                }
+            }
+            Ok(kept)
+        }
+    }
+    deserializer.deserialize_seq(Few::<T, MOST>(PhantomData))
 }
 
 /// A step of a backup at one node, in their order: see `freeze`.
@@ -139,9 +216,12 @@ pub struct Entry {
 /// The data that a transaction read: rows and their versions, whole ranges of rows, and nodes of trees.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Footprint {
+    #[serde(deserialize_with = "few::<_, _, ROWS_MAX>")]
     pub(crate) rows: Vec<(Key, Version)>,
+    #[serde(deserialize_with = "few::<_, _, ITEMS_MAX>")]
     pub(crate) ranges: Vec<RangeFootprint>,
     /// Nodes of the trees of ordered tables.
+    #[serde(deserialize_with = "few::<_, _, ROWS_MAX>")]
     pub(crate) nodes: Vec<(Key, Version)>,
 }
 
@@ -231,34 +311,73 @@ pub struct Holding {
     pub coming: u16,
 }
 
+/// Sends a message, without a second copy of it in memory: `stream` gathers what is short.
 pub(crate) fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
-    let body = postcard::to_stdvec(message).map_err(io::Error::other)?;
-    if body.len() > MESSAGE_BYTES_MAX {
+    let length = postcard::serialize_with_flavor(message, Size::default()).map_err(io::Error::other)?;
+    if length > MESSAGE_BYTES_MAX {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the message is too long"));
     }
-    let mut bytes = (body.len() as u32).to_be_bytes().to_vec();
-    bytes.extend_from_slice(&body);
-    stream.write_all(&bytes)?;
-    stream.flush()
+    stream.write_all(&(length as u32).to_be_bytes())?;
+    // The encoding's error hides the stream's, which may be worth knowing.
+    let mut stream = Noting { stream, error: None };
+    let written = postcard::to_io(message, &mut stream).map(drop);
+    written.map_err(|error| stream.error.take().unwrap_or_else(|| io::Error::other(error)))?;
+    stream.stream.flush()
+}
+
+struct Noting<'a, W> {
+    stream: &'a mut W,
+    error: Option<io::Error>,
+}
+
+impl<W: Write> Write for Noting<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes).inspect_err(|error| self.error = Some(error.kind().into()))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        // The message's end is followed by the stream's own flush.
+        Ok(())
+    }
 }
 
 pub(crate) fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<T> {
+    let received = receive_within(stream, MESSAGE_BYTES_MAX, |_| Ok(()))?;
+    received.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
+}
+
+/// Receives a message of at most `most` bytes, for each piece of which `take` finds room.
+///
+/// # Errors
+/// The stream's; or, as the result, why the message was not read to its end.
+pub(crate) fn receive_within<T: DeserializeOwned>(
+    stream: &mut impl Read,
+    most: usize,
+    mut take: impl FnMut(usize) -> Result<(), StoreError>,
+) -> io::Result<Result<T, StoreError>> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let length = u32::from_be_bytes(length) as usize;
-    let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_string());
-    if length > MESSAGE_BYTES_MAX {
-        return Err(damaged("the message is too long"));
+    if length > most {
+        return Ok(Err(StoreError::invalid(format!(
+            "the message has {length} bytes; at most {most} are possible"
+        ))));
     }
     // Memory grows only with the bytes that have really come.
     let mut body = Vec::new();
-    let taken = stream.by_ref().take(length as u64).read_to_end(&mut body)?;
-    if taken < length {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+    while body.len() < length {
+        let piece = PIECE_BYTES.min(length - body.len());
+        if let Err(error) = take(piece) {
+            return Ok(Err(error));
+        }
+        let taken = stream.by_ref().take(piece as u64).read_to_end(&mut body)?;
+        if taken < piece {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
     }
     match postcard::take_from_bytes(&body) {
-        Ok((message, [])) => Ok(message),
-        _ => Err(damaged("the message is none of this protocol")),
+        Ok((message, [])) => Ok(Ok(message)),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the message is none of this protocol")),
     }
 }
 
@@ -306,6 +425,35 @@ mod tests {
             send(&mut bytes, &sample).expect("memory");
             assert_eq!(receive::<Request>(&mut &bytes[..]).expect("a message"), sample);
         }
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_read_to_its_end_and_not_kept() {
+        let keys = vec![(Vec::new(), Vec::new()); 20 * KEYS_MAX];
+        let mut bytes = Vec::new();
+        send(&mut bytes, &Request::Get { keys }).expect("memory");
+        let mut rest = &bytes[..];
+        let found = receive::<Request>(&mut rest).expect("a request");
+        let Request::Get { keys } = &found else { panic!("{found:?}") };
+        assert_eq!((keys.len(), rest.len()), (KEYS_MAX + 1, 0));
+        let error = found.check().expect_err("too many");
+        assert_eq!(error, StoreError::invalid("at most 16384 keys with one question are possible"));
+        assert_eq!(Request::Get { keys: keys[1..].to_vec() }.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_request_that_finds_no_room_is_not_read() {
+        let mut bytes = Vec::new();
+        let keys = vec![(b"t".to_vec(), vec![7; 500]); 1000];
+        send(&mut bytes, &Request::Get { keys }).expect("memory");
+        let (mut taken, mut rest) = (0, &bytes[..]);
+        let full = |bytes: usize| {
+            taken += bytes;
+            if taken > 200_000 { Err(StoreError::Full) } else { Ok(()) }
+        };
+        let found = receive_within::<Request>(&mut rest, REQUEST_BYTES_MAX, full).expect("no damage");
+        assert_eq!(found, Err(StoreError::Full));
+        assert!(bytes.len() - rest.len() <= 200_004);
     }
 
     #[test]

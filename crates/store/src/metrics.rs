@@ -4,7 +4,7 @@
 //! ends. A node that is still starting, or that was removed, answers too: an alarm wants to know that it is
 //! not open.
 
-use crate::door;
+use crate::door::{self, Ended, Guest, Inlet, Keeper, Outlet, part};
 use crate::engine::Store;
 use crate::session::{Local, Outcomes};
 use prometheus_client::collector::Collector;
@@ -15,14 +15,12 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use std::fmt;
 use std::io::{self, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
+use std::net::{IpAddr, TcpListener};
+use std::sync::Arc;
 
 /// The longest head of a request.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
-/// How long a scraper may take to ask, and to read its answer.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Upper bounds of the buckets, in microseconds; the last has none.
 pub(crate) const BOUNDS_US: [u64; 16] = [
     10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 500_000, 1_000_000,
@@ -94,12 +92,31 @@ impl Snapshot {
 #[derive(Debug)]
 struct Scrape {
     node: u16,
+    keeper: Arc<Keeper>,
     snapshot: Option<Snapshot>,
+}
+
+fn doors(to: &mut DescriptorEncoder<'_>, keeper: &Keeper) -> fmt::Result {
+    let help = "Connections at a door";
+    let mut family = to.encode_descriptor("connections", help, None, MetricType::Gauge)?;
+    for door in ["door", "resp", "metrics"] {
+        let count = keeper.visits(door).len() as i64;
+        ConstGauge::new(count).encode(family.encode_family(&[("door", door)])?)?;
+    }
+    let help = "Connections that were not let in (full, address), or ended by this node";
+    counters(to, "connections_ended", help, "why", &keeper.ended())?;
+    let [held, most, by_one] = keeper.total.bytes();
+    gauge(to, "held_bytes", "Requests and answers in memory, of all connections", held as i64)?;
+    gauge(to, "held_bytes_max", "The most that there ever was of them", most as i64)?;
+    gauge(to, "held_bytes_max_of_one", "The most that one connection ever held", by_one as i64)?;
+    let help = "Requests refused because all connections together held too much";
+    counter(to, "held_refused", help, keeper.total.refused())
 }
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let to = &mut encoder;
+        doors(to, &self.keeper)?;
         gauge(to, "node", "The node's number", i64::from(self.node))?;
         let Some(snapshot) = &self.snapshot else {
             return gauge(to, "open", "Whether transactions can run here", 0);
@@ -170,33 +187,57 @@ impl Store {
     /// The address cannot be bound.
     pub fn open_metrics(&self, address: &str) -> io::Result<()> {
         let listener = TcpListener::bind(address)?;
-        let store = self.clone();
-        door::serve(listener, "metrics", move |stream| {
+        let (keeper, store) = (Arc::clone(&self.keeper), self.clone());
+        door::serve(listener, "metrics", &keeper, move |guest| {
             // A broken conversation concerns only the scraper.
-            let _ = converse(stream, &store);
+            let _ = converse(&guest, &store);
         })
     }
 
     fn scrape(&self) -> Result<String, fmt::Error> {
         let snapshot = self.run(|local| async move { Snapshot::of(&local) }).ok();
         let mut registry = Registry::with_prefix("highwire_store");
-        registry.register_collector(Box::new(Scrape { node: self.introduction.node, snapshot }));
+        registry.register_collector(Box::new(Scrape {
+            node: self.introduction.node,
+            keeper: Arc::clone(&self.keeper),
+            snapshot,
+        }));
         let mut page = String::new();
         text::encode(&mut page, &registry)?;
         Ok(page)
     }
 }
 
-fn converse(mut stream: TcpStream, store: &Store) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let (status, body) = match asked(&mut stream)? {
+fn converse(guest: &Guest, store: &Store) -> io::Result<()> {
+    let patience = guest.patience();
+    let mut inlet = Inlet::new(guest.stream.try_clone()?, patience);
+    let mut outlet = Outlet::new(guest.stream.try_clone()?, patience)?;
+    inlet.begin();
+    let result = answer(guest, store, &mut inlet, &mut outlet);
+    if guest.refused.is_none() {
+        store.keeper.count_too_long(inlet.ended.or(outlet.ended));
+    }
+    result?;
+    part(guest.stream.try_clone()?);
+    Ok(())
+}
+
+fn answer(guest: &Guest, store: &Store, inlet: &mut Inlet, outlet: &mut Outlet) -> io::Result<()> {
+    let (status, body) = match asked(inlet, guest.visit.local.ip())? {
+        _ if guest.refused.is_some() => {
+            ("503 Service Unavailable", format!("{}\n", guest.refused.as_deref().unwrap_or_default()))
+        }
         Asked::Metrics => match store.scrape() {
             Ok(page) => ("200 OK", page),
             Err(_) => ("500 Internal Server Error", "the metrics cannot be written\n".into()),
         },
         Asked::Other => ("404 Not Found", "the metrics are at /metrics\n".into()),
         Asked::OtherMethod => ("405 Method Not Allowed", "GET /metrics\n".into()),
+        Asked::OtherHost => {
+            store.keeper.count(Ended::Http);
+            let why = "at a loopback address, this page is for localhost and for names without a dot\n";
+            ("421 Misdirected Request", why.into())
+        }
         Asked::Nonsense => ("400 Bad Request", "this is no HTTP\n".into()),
     };
     let kind = match status {
@@ -208,8 +249,22 @@ fn converse(mut stream: TcpStream, store: &Store) -> io::Result<()> {
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{allow}Connection: close\r\n\r\n"
     );
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body.as_bytes())
+    outlet.write_all(head.as_bytes())?;
+    outlet.write_all(body.as_bytes())
+}
+
+/// Whether a request that came to this address may name that host. A web page can make a browser resolve the page's own name as a
+/// loopback address, and then read what it finds there. Nobody but the owner of a machine gives it names without a dot.
+fn is_own(host: &[u8], address: IpAddr) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    !address.to_canonical().is_loopback()
+        || name.parse::<IpAddr>().is_ok()
+        || !name.contains('.')
+        || name.to_ascii_lowercase().ends_with(".localhost")
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -217,10 +272,11 @@ enum Asked {
     Metrics,
     Other,
     OtherMethod,
+    OtherHost,
     Nonsense,
 }
 
-fn asked(stream: &mut impl io::Read) -> io::Result<Asked> {
+fn asked(stream: &mut impl io::Read, address: IpAddr) -> io::Result<Asked> {
     let mut head = Vec::new();
     let mut portion = [0; 1024];
     loop {
@@ -229,7 +285,10 @@ fn asked(stream: &mut impl io::Read) -> io::Result<Asked> {
         match request.parse(&head) {
             Ok(httparse::Status::Complete(_)) => {
                 let path = request.path.unwrap_or_default();
+                let mut hosts =
+                    request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host"));
                 return Ok(match request.method {
+                    _ if !hosts.all(|header| is_own(header.value, address)) => Asked::OtherHost,
                     Some("GET") if path.split('?').next() == Some("/metrics") => Asked::Metrics,
                     Some("GET") => Asked::Other,
                     _ => Asked::OtherMethod,
@@ -253,7 +312,8 @@ mod tests {
     #[test]
     fn a_request_is_understood_or_refused() {
         let check = |text: &str, expected| {
-            assert_eq!(asked(&mut text.as_bytes()).expect("memory"), expected, "{text}")
+            let local = IpAddr::from([127, 0, 0, 1]);
+            assert_eq!(asked(&mut text.as_bytes(), local).expect("memory"), expected, "{text}")
         };
         check("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", Asked::Metrics);
         check("GET /metrics?name=x HTTP/1.0\r\n\r\n", Asked::Metrics);
@@ -267,8 +327,28 @@ mod tests {
             let mut bytes = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".to_vec();
             let at = rng.below(bytes.len() as u64) as usize;
             bytes[at] = rng.next_u32() as u8;
-            let _ = asked(&mut &bytes[..]);
+            let _ = asked(&mut &bytes[..], IpAddr::from([127, 0, 0, 1]));
         }
+    }
+
+    #[test]
+    fn at_a_loopback_address_only_names_of_its_machine_are_known() {
+        let check = |host: &str, address: &str, expected| {
+            let address = address.parse().expect("an address");
+            assert_eq!(is_own(host.as_bytes(), address), expected, "{host} at {address}");
+        };
+        for host in
+            ["localhost", "localhost:9464", "127.0.0.1:9464", "[::1]:9464", "node", "a.localhost:1", "::1"]
+        {
+            check(host, "127.0.0.1", true);
+        }
+        for host in ["evil.example", "evil.example:9464", "127.0.0.1.evil.example", "localhost.evil.example"]
+        {
+            check(host, "127.0.0.1", false);
+            check(host, "::1", false);
+            check(host, "::ffff:127.0.0.1", false);
+        }
+        check("node-1.example", "192.0.2.1", true);
     }
 
     #[test]

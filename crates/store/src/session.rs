@@ -315,6 +315,11 @@ impl Session {
         self.local.shared.rng.borrow_mut().next_u64()
     }
 
+    /// Lets the node do its other work.
+    pub(crate) async fn yield_now(&self) {
+        self.local.rpc.yield_now().await;
+    }
+
     /// Whether this worker may have long records.
     pub(crate) fn is_long(&self) -> bool {
         self.worker < LONG_WORKERS

@@ -25,6 +25,12 @@ pub(crate) use order::{RANGE_KEYS_MAX, Range};
 
 /// Longer chains are refused. Each place needs as many keys of one hash as fill a row.
 const CHAIN_MAX: u64 = 64;
+/// The most rows that a transaction reads, those of ranges not counted.
+const ROWS_MAX: usize = 1 << 16;
+/// Rows that are read at once: a longer list is read in pieces, between which the node does its other work.
+const ROWS_AT_ONCE: usize = 1 << 10;
+/// A task goes on for so many bytes that it copies, or steps that cost as much, before the node's other work has its turn.
+const BREATH: usize = 256 << 10;
 /// A table is read in at most this many ranges.
 const PIECES_MAX: u64 = 1 << 14;
 
@@ -40,6 +46,8 @@ pub struct Transaction {
     long_bytes_put: usize,
     /// The number of ranges in which a table is read.
     pieces: u64,
+    /// What this transaction has done since the node's other work had its turn.
+    breath: Flag<usize>,
 }
 
 struct Cached {
@@ -191,7 +199,28 @@ impl Local {
 impl Transaction {
     fn new(session: Session, pieces: u64) -> Transaction {
         let (rows, long, nodes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Transaction { session, rows, long, nodes, long_bytes: 0, long_bytes_put: 0, pieces }
+        Transaction {
+            session,
+            rows,
+            long,
+            nodes,
+            long_bytes: 0,
+            long_bytes_put: 0,
+            pieces,
+            breath: Flag::new(0),
+        }
+    }
+
+    /// Lets the node do its other work, if this transaction has kept it from that for long: other clients wait, and heartbeats.
+    /// `bytes` is what was done since the last call, as bytes that might have been copied meanwhile.
+    pub(crate) async fn breathe(&self, bytes: usize) {
+        let done = self.breath.get().saturating_add(bytes);
+        if done < BREATH {
+            self.breath.set(done);
+            return;
+        }
+        self.breath.set(0);
+        self.session.yield_now().await;
     }
 
     /// A key's value, as this transaction sees it.
@@ -399,19 +428,28 @@ impl Transaction {
     }
 
     async fn load(&mut self, places: &[Key]) -> Result<(), Stop> {
-        let absent: Vec<Key> =
+        let mut absent: Vec<Key> =
             places.iter().copied().filter(|place| !self.rows.contains_key(place)).collect();
+        absent.sort_unstable();
+        absent.dedup();
         if absent.is_empty() {
             return Ok(());
         }
-        for &place in &absent {
-            self.session.add_read(ROWS, place)?;
+        if self.rows.len() + absent.len() > ROWS_MAX {
+            return Err(StoreError::invalid(format!("a transaction reads at most {ROWS_MAX} keys")).into());
         }
-        self.session.execute().await?;
-        for place in absent {
-            let (version, value) = self.session.seen(ROWS, place).ok_or(Stop::Conflict)?;
-            let row = value.as_deref().map_or(Ok(Row::default()), Row::parse)?;
-            self.rows.insert(place, Cached { version, is_present: value.is_some(), row, is_changed: false });
+        for some in absent.chunks(ROWS_AT_ONCE) {
+            for &place in some {
+                self.session.add_read(ROWS, place)?;
+            }
+            self.session.execute().await?;
+            for &place in some {
+                let (version, value) = self.session.seen(ROWS, place).ok_or(Stop::Conflict)?;
+                let row = value.as_deref().map_or(Ok(Row::default()), Row::parse)?;
+                let is_present = value.is_some();
+                self.rows.insert(place, Cached { version, is_present, row, is_changed: false });
+            }
+            self.breathe(some.len() * SHORT_VALUE_BYTES_MAX / 8).await;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ fn ask(address: &str, request: &str) -> String {
 
 /// Samples by their names and labels. Checks the stated length and the end of the page.
 fn scrape(address: &str) -> BTreeMap<String, f64> {
-    let answer = ask(address, "GET /metrics HTTP/1.1\r\nHost: node\r\n\r\n");
+    let answer = ask(address, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let (head, page) = answer.split_once("\r\n\r\n").expect("head and page");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     assert!(head.contains(&format!("Content-Length: {}\r\n", page.len())), "{head}");

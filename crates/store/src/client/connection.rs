@@ -3,7 +3,7 @@
 use super::{Client, unexpected};
 use crate::error::StoreError;
 use crate::message::{Answer, GREETING, Request, receive, send};
-use std::io::{self, BufReader, Write as _};
+use std::io::{self, BufReader, BufWriter, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,10 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a node may take to answer unless set: longer than the node's own patience with a transaction.
 pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(8);
 /// After this many refusals by all nodes, a client believes that there is no store.
-const NOBODY: usize = 9;
+const NOBODY: usize = 12;
+/// After so long without a question, the node may have ended the connection.
+const IDLE: Duration = Duration::from_secs(1);
+const PORTION_BYTES: usize = 64 << 10;
 
 impl Client {
     /// Asks a question that changes nothing, so that it can be asked again elsewhere.
@@ -25,6 +28,7 @@ impl Client {
                 Ok(Answer::Failed(StoreError::Unknown(why))) => {
                     return Ok(Answer::Failed(StoreError::Unavailable(why)));
                 }
+                Ok(Answer::Refused { why }) => self.refused(&why, deadline)?,
                 Ok(answer) => return Ok(answer),
                 Err(error) if Instant::now() >= deadline => {
                     return Err(StoreError::Unavailable(format!("the connection was lost: {error}")));
@@ -36,9 +40,17 @@ impl Client {
 
     /// Asks one node for what it must not do twice, and what no other node may do in its place.
     pub(super) fn tell(&mut self, request: &Request) -> Result<Answer, StoreError> {
-        self.connect(Instant::now() + self.patience)?;
-        // It may have arrived before the connection was lost.
-        self.exchange(request).map_err(lost)
+        let deadline = Instant::now() + self.patience;
+        loop {
+            self.leave_what_has_ended();
+            self.connect(deadline)?;
+            // It may have arrived before the connection was lost.
+            match self.exchange(request).map_err(lost)? {
+                // The node has not read the request.
+                Answer::Refused { why } => self.refused(&why, deadline)?,
+                answer => return Ok(answer),
+            }
+        }
     }
 
     pub(super) fn commit(&mut self, request: &Request) -> Result<(), StoreError> {
@@ -52,33 +64,80 @@ impl Client {
     pub(crate) fn ask_once(&mut self, request: &Request) -> Result<Answer, StoreError> {
         self.connect(Instant::now() + self.patience)?;
         let answer = self.exchange(request);
-        if matches!(answer, Ok(Answer::Failed(StoreError::Unavailable(_)))) {
-            self.stream = None;
-            self.next += 1;
+        match answer {
+            Ok(Answer::Failed(StoreError::Unavailable(_))) => self.go_elsewhere(),
+            Ok(Answer::Refused { why }) => {
+                self.go_elsewhere();
+                return Err(StoreError::Unavailable(why));
+            }
+            _ => {}
         }
         answer.map_err(lost)
     }
 
     fn exchange(&mut self, request: &Request) -> io::Result<Answer> {
         let result = match &mut self.stream {
-            Some(stream) => send(stream.get_mut(), request).and_then(|()| receive(stream)),
+            Some(stream) => ask_at(stream, request),
             None => Err(io::ErrorKind::NotConnected.into()),
         };
-        if result.is_err() {
-            // The next question goes elsewhere: a stopped process still accepts connections.
-            self.stream = None;
-            self.next += 1;
-            self.counts.reconnects += 1;
+        match &result {
+            Ok(Answer::Refused { .. }) => {}
+            Ok(_) => self.backoff.has_worked(),
+            Err(_) => {
+                // The next question goes elsewhere: a stopped process still accepts connections.
+                self.go_elsewhere();
+                self.counts.reconnects += 1;
+                self.backoff.has_failed();
+            }
         }
+        self.used = Instant::now();
         result
     }
 
-    /// Finds a node that lets this client in: tries each in turn, the last one used first.
+    fn go_elsewhere(&mut self) {
+        self.stream = None;
+        self.next += 1;
+    }
+
+    /// A door has too many clients; another may not.
+    fn refused(&mut self, why: &str, deadline: Instant) -> Result<(), StoreError> {
+        self.go_elsewhere();
+        self.counts.reconnects += 1;
+        self.backoff.has_failed();
+        match Instant::now() < deadline {
+            true => Ok(()),
+            false => Err(StoreError::Unavailable(why.into())),
+        }
+    }
+
+    /// A node ends connections that are idle for long. What is said once must not be said to one that has ended, since it would not be
+    /// known whether it was heard.
+    fn leave_what_has_ended(&mut self) {
+        if self.used.elapsed() < IDLE {
+            return;
+        }
+        let has_ended = self.stream.as_ref().is_some_and(|stream| {
+            let stream = stream.get_ref();
+            let looks = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
+            let is_open = matches!(&looks, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+            stream.set_nonblocking(false).is_err() || !is_open
+        });
+        if has_ended {
+            self.stream = None;
+        }
+    }
+
+    /// Finds a node that lets this client in: tries each in turn, the last one used first. Once every door has failed, each further attempt
+    /// waits first.
     fn connect(&mut self, deadline: Instant) -> Result<(), StoreError> {
         let mut errors = Vec::new();
         while self.stream.is_none() {
             if self.doors.is_empty() {
                 return Err(StoreError::Unavailable("the client knows no node".into()));
+            }
+            if let Some(pause) = self.backoff.pause(self.doors.len()) {
+                self.counts.pauses += 1;
+                std::thread::sleep(pause.min(deadline.saturating_duration_since(Instant::now())));
             }
             let door = &self.doors[self.next % self.doors.len()];
             match enter(door, self.answer_patience) {
@@ -86,18 +145,32 @@ impl Client {
                 Err(error) => {
                     errors.push(format!("{door}: {error}"));
                     self.next += 1;
-                    if errors.len() >= self.doors.len() {
-                        if Instant::now() >= deadline || errors.len() >= NOBODY.max(self.doors.len()) {
-                            errors.truncate(self.doors.len());
-                            let what = format!("no node lets a client in ({})", errors.join("; "));
-                            return Err(StoreError::Unavailable(what));
-                        }
-                        std::thread::sleep(Duration::from_millis(50));
+                    self.backoff.has_failed();
+                    let is_over = Instant::now() >= deadline || errors.len() >= NOBODY.max(self.doors.len());
+                    if errors.len() >= self.doors.len() && is_over {
+                        errors.truncate(self.doors.len());
+                        let what = format!("no node lets a client in ({})", errors.join("; "));
+                        return Err(StoreError::Unavailable(what));
                     }
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// The answer. A node that does not let a client in says so before it ends the connection, perhaps before it has been asked.
+fn ask_at(stream: &mut BufReader<TcpStream>, request: &Request) -> io::Result<Answer> {
+    let mut writer = BufWriter::with_capacity(PORTION_BYTES, stream.get_mut());
+    let sent = send(&mut writer, request);
+    // What could not be written must not be written when this ends.
+    drop(writer.into_parts());
+    match sent {
+        Ok(()) => receive(stream),
+        Err(error) => match receive(stream) {
+            Ok(refused @ (Answer::Refused { .. } | Answer::Failed(StoreError::Invalid(_)))) => Ok(refused),
+            _ => Err(error),
+        },
     }
 }
 
@@ -113,7 +186,7 @@ impl Conversation {
     }
 
     pub(crate) fn tell(&mut self, request: &Request) -> io::Result<()> {
-        send(self.stream.get_mut(), request)
+        send(&mut BufWriter::with_capacity(PORTION_BYTES, self.stream.get_mut()), request)
     }
 
     pub(crate) fn hear(&mut self) -> io::Result<Answer> {

@@ -2,7 +2,7 @@
 
 use super::{Client, Name, Value, unexpected};
 use crate::error::StoreError;
-use crate::message::{Answer, Entry, Footprint, Request, WriteRequest};
+use crate::message::{Answer, Entry, Footprint, KEYS_MAX, Request, WriteRequest};
 use crate::transaction::RANGE_KEYS_MAX;
 use crate::{order, rows};
 use std::collections::BTreeMap;
@@ -37,11 +37,11 @@ impl ClientTransaction<'_> {
             keys.iter().map(|(table, key)| (table.as_bytes().to_vec(), key.to_vec())).collect();
         let is_known = |name: &&Name| self.writes.contains_key(*name) || self.values.contains_key(*name);
         let unknown: Vec<_> = names.iter().filter(|name| !is_known(name)).cloned().collect();
-        if !unknown.is_empty() {
-            let (values, seen) = self.client.read(&unknown)?;
+        for some in unknown.chunks(KEYS_MAX) {
+            let (values, seen) = self.client.read(some)?;
             self.reads += 1;
             self.seen.rows.extend(seen.rows);
-            self.values.extend(unknown.into_iter().zip(values));
+            self.values.extend(some.iter().cloned().zip(values));
         }
         let value = |name| self.writes.get(name).or_else(|| self.values.get(name)).cloned().flatten();
         Ok(names.iter().map(value).collect())

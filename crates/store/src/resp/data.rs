@@ -2,6 +2,7 @@
 
 use super::reply::Reply;
 use super::{Words, fields, keys, upper};
+use crate::door::Room;
 use crate::session::Stop;
 use crate::transaction::Transaction;
 
@@ -59,11 +60,16 @@ pub(super) fn check(words: &Words) -> Result<(), Reply> {
     if is_right { Ok(()) } else { Err(Reply::wrong_arity(&name.to_lowercase())) }
 }
 
-/// Carries out a command within a transaction. A command that fails has changed nothing.
-pub(super) async fn apply(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop> {
+/// Carries out a command within a transaction. A command that fails has changed nothing. Replies that may be long take their bytes
+/// from `room`.
+pub(super) async fn apply(
+    transaction: &mut Transaction,
+    words: &Words,
+    room: &mut Room,
+) -> Result<Reply, Stop> {
     let name = upper(&words[0]);
     if name.starts_with('H') {
-        return fields::apply(transaction, &name, words).await;
+        return fields::apply(transaction, &name, words, room).await;
     }
-    keys::apply(transaction, &name, words).await
+    keys::apply(transaction, &name, words, room).await
 }

@@ -3,9 +3,11 @@
 
 use super::reply::Reply;
 use super::{TABLE, Words};
+use crate::door::Room;
 use crate::rows::Kind;
 use crate::session::Stop;
 use crate::transaction::Transaction;
+use std::collections::{HashMap, HashSet};
 
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -61,7 +63,12 @@ fn to_bytes(fields: &Fields) -> Option<Vec<u8>> {
 }
 
 /// Carries out the command on the hash at its key.
-pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Words) -> Result<Reply, Stop> {
+pub(super) async fn apply(
+    transaction: &mut Transaction,
+    name: &str,
+    words: &Words,
+    room: &mut Room,
+) -> Result<Reply, Stop> {
     let key = &words[1];
     let mut fields = match transaction.get(TABLE, key).await? {
         None => Fields::new(),
@@ -77,7 +84,18 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
     let or_nil = |value: Option<Vec<u8>>| value.map_or(Reply::Nil, Reply::Bulk);
     Ok(match name {
         "HGET" => or_nil(value_of(&fields, &words[2])),
-        "HMGET" => Reply::Array(words[2..].iter().map(|field| or_nil(value_of(&fields, field))).collect()),
+        "HMGET" => {
+            let places = places(&fields);
+            let mut replies = Vec::new();
+            for field in &words[2..] {
+                let value = places.get(&field[..]).map(|&place| fields[place].1.clone());
+                let reply = or_nil(value);
+                super::keys::take(room, &reply)?;
+                transaction.breathe(reply.held()).await;
+                replies.push(reply);
+            }
+            Reply::Array(replies)
+        }
         "HEXISTS" => Reply::Integer(i64::from(value_of(&fields, &words[2]).is_some())),
         "HLEN" => Reply::Integer(fields.len() as i64),
         "HSTRLEN" => Reply::Integer(value_of(&fields, &words[2]).map_or(0, |value| value.len() as i64)),
@@ -88,7 +106,8 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
         ),
         "HDEL" => {
             let before = fields.len();
-            fields.retain(|(field, _)| !words[2..].contains(field));
+            let unwanted: HashSet<&[u8]> = words[2..].iter().map(|field| &field[..]).collect();
+            fields.retain(|(field, _)| !unwanted.contains(&field[..]));
             let gone = before - fields.len();
             match (gone, fields.is_empty()) {
                 (0, _) => {}
@@ -114,11 +133,33 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
             if !words.len().is_multiple_of(2) {
                 return Ok(Reply::wrong_arity(&name.to_lowercase()));
             }
-            let new = words[2..].chunks(2).filter(|pair| set(&mut fields, &pair[0], &pair[1])).count();
+            let new = set_all(&mut fields, &words[2..]);
             let reply = if name == "HMSET" { Reply::OK } else { Reply::Integer(new as i64) };
             return store(transaction, key, &fields, reply).await;
         }
     })
+}
+
+/// Where each field is: a command with many fields must not search a long hash for each.
+fn places(fields: &Fields) -> HashMap<&[u8], usize> {
+    fields.iter().enumerate().map(|(place, (field, _))| (&field[..], place)).collect()
+}
+
+/// Sets fields, which stand before their values; returns how many are new.
+fn set_all(fields: &mut Fields, pairs: &[Vec<u8>]) -> usize {
+    let mut places: HashMap<Vec<u8>, usize> =
+        fields.iter().enumerate().map(|(place, (field, _))| (field.clone(), place)).collect();
+    let before = fields.len();
+    for pair in pairs.chunks_exact(2) {
+        match places.get(&pair[0]) {
+            Some(&place) => fields[place].1.clone_from(&pair[1]),
+            None => {
+                places.insert(pair[0].clone(), fields.len());
+                fields.push((pair[0].clone(), pair[1].clone()));
+            }
+        }
+    }
+    fields.len() - before
 }
 
 /// Sets a field; returns whether it is new.
@@ -161,6 +202,10 @@ mod tests {
         assert!(set(&mut fields, b"a", b"1"));
         assert!(set(&mut fields, b"", b""));
         assert!(!set(&mut fields, b"a", b"22"));
+        let pairs = ["a", "22", "b", "3", "b", "4"].map(|word| word.as_bytes().to_vec());
+        assert_eq!(set_all(&mut fields, &pairs), 1);
+        assert_eq!(fields[2], (b"b".to_vec(), b"4".to_vec()));
+        assert_eq!(places(&fields)[&b"b"[..]], 2);
         let bytes = to_bytes(&fields).expect("short");
         assert_eq!(parse(&bytes), Some(fields));
         assert_eq!(parse(&bytes[..bytes.len() - 1]), None);

@@ -1,9 +1,16 @@
 //! Patterns of `KEYS` and `SCAN … MATCH`: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a character that stands
 //! for itself.
 
+/// The longest pattern: a key has at most 512 bytes, and matching takes time in proportion to both.
+pub(super) const PATTERN_BYTES_MAX: usize = 4096;
+
 /// Whether the whole of `text` matches `pattern`. Takes time in proportion to the product of their lengths,
 /// with any pattern.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    if text.is_empty() {
+        // Redis compares nothing with nothing, and knows `*` for itself.
+        return pattern.is_empty() || pattern == b"*";
+    }
     let (mut p, mut t) = (0, 0);
     // The place behind the last star, and the length of the text that the star takes so far.
     let mut star: Option<(usize, usize)> = None;
@@ -29,35 +36,39 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
         [] => None,
         [b'?', ..] => Some(1),
         [b'\\', literal, ..] => (*literal == byte).then_some(2),
-        [b'[', rest @ ..] => {
-            let end = rest.iter().position(|&b| b == b']')?;
-            let (set, is_not) = match &rest[..end] {
+        [b'[', set @ ..] => {
+            let (set, is_not) = match set {
                 [b'^', set @ ..] => (set, true),
                 set => (set, false),
             };
-            (is_in(set, byte) != is_not).then_some(end + 2)
+            let (is_in, behind) = search(set, byte);
+            (is_in != is_not).then_some(pattern.len() - behind.len())
         }
         [literal, ..] => (*literal == byte).then_some(1),
     }
 }
 
-fn is_in(mut set: &[u8], byte: u8) -> bool {
+/// Whether a set has this byte, and what is behind the set. A set that is not closed ends with the pattern; a range may be written
+/// from its end, and takes any character as its end, a closing bracket too.
+fn search(mut set: &[u8], byte: u8) -> (bool, &[u8]) {
+    let mut is_in = false;
     loop {
-        match set {
-            [] => return false,
+        set = match set {
+            [] => return (is_in, set),
+            [b'\\', literal, rest @ ..] => {
+                is_in |= *literal == byte;
+                rest
+            }
+            [b']', rest @ ..] => return (is_in, rest),
             [low, b'-', high, rest @ ..] => {
-                if (*low.min(high)..=*low.max(high)).contains(&byte) {
-                    return true;
-                }
-                set = rest;
+                is_in |= (*low.min(high)..=*low.max(high)).contains(&byte);
+                rest
             }
             [single, rest @ ..] => {
-                if *single == byte {
-                    return true;
-                }
-                set = rest;
+                is_in |= *single == byte;
+                rest
             }
-        }
+        };
     }
 }
 
@@ -82,6 +93,20 @@ mod tests {
         check("*a*b*c", "xaybz", false);
         check("abc", "abcd", false);
         check("", "a", false);
+        check("**", "", false);
+        check("[a-", "-", true);
+        check("[a-", "b", false);
+        check("[\\]a]", "]", true);
+        check("[\\]a]", "a", true);
+        check("[\\]a]", "\\", false);
+        check("[c-a]x", "bx", true);
+        check("[a-]x", "^", true);
+        check("[a-]x", "x", true);
+        check("[a-]x", "^x", false);
+        check("[^]x", "ax", true);
+        check("[^", "a", true);
+        check("[", "a", false);
+        check("a\\", "a\\", true);
         check(&"*a".repeat(40), &"a".repeat(2000), true);
         check(&format!("{}b", "*a".repeat(40)), &"a".repeat(2000), false);
     }

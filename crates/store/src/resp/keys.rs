@@ -2,12 +2,19 @@
 
 use super::reply::Reply;
 use super::{TABLE, Words, glob, upper};
+use crate::door::Room;
 use crate::rows::{self, Kind};
 use crate::session::Stop;
 use crate::transaction::{Found, Transaction};
 
+/// A number as this program writes it: neither a sign nor zeros nor blanks that it could do without.
 pub(super) fn integer(bytes: &[u8]) -> Option<i64> {
-    std::str::from_utf8(bytes).ok()?.parse().ok()
+    let is_plain = match bytes {
+        [b'0'] => true,
+        [b'-', first, ..] | [first, ..] => (b'1'..=b'9').contains(first),
+        [] => false,
+    };
+    std::str::from_utf8(bytes).ok().filter(|_| is_plain)?.parse().ok()
 }
 
 pub(super) fn not_an_integer() -> Reply {
@@ -40,7 +47,12 @@ macro_rules! string {
     };
 }
 
-pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Words) -> Result<Reply, Stop> {
+pub(super) async fn apply(
+    transaction: &mut Transaction,
+    name: &str,
+    words: &Words,
+    room: &mut Room,
+) -> Result<Reply, Stop> {
     let key = words.get(1).map(|key| &key[..]).unwrap_or_default();
     // Values that are too long are refused before anything is changed.
     let is_long = |value: &Vec<u8>| value.len() > rows::VALUE_BYTES_MAX;
@@ -87,13 +99,19 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
         "INCR" => return add(transaction, key, Some(1)).await,
         "DECR" => return add(transaction, key, Some(-1)).await,
         "INCRBY" => return add(transaction, key, integer(&words[2])).await,
-        "DECRBY" => return add(transaction, key, integer(&words[2]).and_then(i64::checked_neg)).await,
+        "DECRBY" => match integer(&words[2]) {
+            Some(i64::MIN) => Reply::error("ERR decrement would overflow"),
+            by => return add(transaction, key, by.map(|by| -by)).await,
+        },
         "MGET" => {
             transaction.prefetch_values(words[1..].iter().map(|key| (TABLE, &key[..]))).await?;
             let mut replies = Vec::new();
             for key in &words[1..] {
                 // As in Redis: a value that is no string counts as absent here.
-                replies.push(string(transaction, key).await?.map_or(Reply::Nil, or_nil));
+                let reply = string(transaction, key).await?.map_or(Reply::Nil, or_nil);
+                take(room, &reply)?;
+                transaction.breathe(reply.held()).await;
+                replies.push(reply);
             }
             Reply::Array(replies)
         }
@@ -103,6 +121,7 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
             let mut gone = 0;
             for key in &words[1..] {
                 gone += i64::from(transaction.delete(TABLE, key).await?);
+                transaction.breathe(PER_KEY).await;
             }
             Reply::Integer(gone)
         }
@@ -111,6 +130,7 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
             let mut there = 0;
             for key in &words[1..] {
                 there += i64::from(transaction.measure(TABLE, key).await?.is_some());
+                transaction.breathe(PER_KEY).await;
             }
             Reply::Integer(there)
         }
@@ -125,13 +145,45 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
         }
         "PERSIST" => Reply::Integer(0),
         "DBSIZE" => Reply::Integer(everything(transaction).await?.len() as i64),
+        "KEYS" if key.len() > glob::PATTERN_BYTES_MAX => pattern_too_long(),
         "KEYS" => {
-            let all = everything(transaction).await?.into_iter().map(|found| found.key);
-            Reply::Array(all.filter(|name| glob::matches(key, name)).map(Reply::Bulk).collect())
+            let all = everything(transaction).await?;
+            Reply::Array(matching(transaction, all, Some(key), room).await?)
         }
-        "SCAN" => return scan(transaction, words).await,
+        "SCAN" => return scan(transaction, words, room).await,
         _ => Reply::error(format!("ERR '{name}' is not promised by this store; see docs/store.md")),
     })
+}
+
+/// What one of many keys costs, in bytes that might have been copied instead.
+pub(super) const PER_KEY: usize = 512;
+
+/// Notes what a part of a reply takes; an error if the whole gets too long.
+pub(super) fn take(room: &mut Room, reply: &Reply) -> Result<(), Stop> {
+    Ok(room.take(reply.held())?)
+}
+
+fn pattern_too_long() -> Reply {
+    Reply::error(format!("ERR a pattern has at most {} bytes", glob::PATTERN_BYTES_MAX))
+}
+
+/// The keys that match a pattern.
+async fn matching(
+    transaction: &Transaction,
+    found: Vec<Found>,
+    pattern: Option<&[u8]>,
+    room: &mut Room,
+) -> Result<Vec<Reply>, Stop> {
+    let mut names = Vec::new();
+    for Found { key, .. } in found {
+        transaction.breathe(PER_KEY + pattern.map_or(0, <[u8]>::len) * key.len()).await;
+        if pattern.is_none_or(|pattern| glob::matches(pattern, &key)) {
+            let name = Reply::Bulk(key);
+            take(room, &name)?;
+            names.push(name);
+        }
+    }
+    Ok(names)
 }
 
 async fn everything(transaction: &mut Transaction) -> Result<Vec<Found>, Stop> {
@@ -200,6 +252,7 @@ async fn set_many(transaction: &mut Transaction, name: &str, words: &Words) -> R
     }
     for pair in pairs() {
         put(transaction, &pair[0], &pair[1]).await?;
+        transaction.breathe(PER_KEY + pair[1].len()).await;
     }
     Ok(if name == "MSETNX" { Reply::Integer(1) } else { Reply::OK })
 }
@@ -208,9 +261,9 @@ async fn set_many(transaction: &mut Transaction, name: &str, words: &Words) -> R
 const PARTS: u64 = 16;
 
 /// A cursor is the next part of the table, so a key that stays is reported once.
-async fn scan(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop> {
+async fn scan(transaction: &mut Transaction, words: &Words, room: &mut Room) -> Result<Reply, Stop> {
     let cursor = std::str::from_utf8(&words[1]).ok().and_then(|text| text.parse::<u64>().ok());
-    let Some(cursor) = cursor.filter(|&cursor| cursor < PARTS) else {
+    let Some(cursor) = cursor else {
         return Ok(Reply::error("ERR invalid cursor"));
     };
     let (mut pattern, mut kind) = (None, None);
@@ -219,7 +272,11 @@ async fn scan(transaction: &mut Transaction, words: &Words) -> Result<Reply, Sto
         match &*upper(name) {
             "MATCH" => pattern = Some(value),
             // The count is a hint, which this server ignores.
-            "COUNT" if integer(value).is_some_and(|count| count > 0) => {}
+            "COUNT" => match integer(value) {
+                Some(1..) => {}
+                Some(_) => return Ok(Reply::error("ERR syntax error")),
+                None => return Ok(not_an_integer()),
+            },
             "TYPE" => {
                 kind = Some(match &*upper(value) {
                     "STRING" => Some(Kind::Bytes),
@@ -230,15 +287,56 @@ async fn scan(transaction: &mut Transaction, words: &Words) -> Result<Reply, Sto
             _ => return Ok(Reply::error("ERR syntax error")),
         }
     }
+    if pattern.is_some_and(|pattern| pattern.len() > glob::PATTERN_BYTES_MAX) {
+        return Ok(pattern_too_long());
+    }
+    let page = |next: u64, found| Ok(Reply::Array(vec![Reply::bulk(next.to_string()), Reply::Array(found)]));
+    if cursor >= PARTS {
+        // No part has this number, so nothing is left of the table.
+        return page(0, Vec::new());
+    }
     let (low, high) = rows::range(TABLE);
     let width = (high - low) / PARTS + 1;
     let from = low + cursor * width;
     let (entries, _) = transaction.scan(TABLE, from, (from + (width - 1)).min(high)).await?;
-    let is_wanted = |found: &Found| {
-        pattern.is_none_or(|pattern| glob::matches(pattern, &found.key))
-            && kind.is_none_or(|kind| kind == Some(found.kind))
-    };
-    let found = entries.into_iter().filter(is_wanted).map(|found| Reply::Bulk(found.key)).collect();
-    let next = if cursor + 1 < PARTS { cursor + 1 } else { 0 };
-    Ok(Reply::Array(vec![Reply::bulk(next.to_string()), Reply::Array(found)]))
+    let is_wanted = |found: &Found| kind.is_none_or(|kind| kind == Some(found.kind));
+    let wanted = entries.into_iter().filter(is_wanted).collect();
+    let found = matching(transaction, wanted, pattern.map(|pattern| &pattern[..]), room).await?;
+    page(if cursor + 1 < PARTS { cursor + 1 } else { 0 }, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::integer;
+
+    #[test]
+    fn a_number_is_one_only_as_it_would_be_written() {
+        for (text, number) in
+            [("0", 0), ("-1", -1), ("9223372036854775807", i64::MAX), ("-9223372036854775808", i64::MIN)]
+        {
+            assert_eq!(integer(text.as_bytes()), Some(number), "{text}");
+        }
+        for text in [
+            "",
+            "-",
+            "+5",
+            "007",
+            "-0",
+            "-07",
+            "00",
+            " 5",
+            "5 ",
+            "5\n",
+            "0x1",
+            "1.0",
+            "1e3",
+            "9223372036854775808",
+            "-9223372036854775809",
+            "99999999999999999999999",
+            "5\0",
+            "--1",
+        ] {
+            assert_eq!(integer(text.as_bytes()), None, "{text:?}");
+        }
+    }
 }

@@ -1,13 +1,15 @@
 //! Replies of Redis's protocol, in its second and third version.
 
 use crate::error::StoreError;
+use std::io::{self, Write};
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Ok,
     Simple(String),
-    Error(String),
+    /// Bytes, because it may repeat those of the client.
+    Error(Vec<u8>),
     Integer(i64),
     Bulk(Vec<u8>),
     Nil,
@@ -15,6 +17,8 @@ pub(super) enum Reply {
     NilArray,
     Array(Vec<Reply>),
     Map(Vec<(Reply, Reply)>),
+    /// Bytes as they are sent.
+    Raw(Vec<u8>),
 }
 
 impl Reply {
@@ -22,7 +26,7 @@ impl Reply {
 
     pub(super) const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
-    pub(super) fn error(what: impl Into<String>) -> Reply {
+    pub(super) fn error(what: impl Into<Vec<u8>>) -> Reply {
         Reply::Error(what.into())
     }
 
@@ -31,7 +35,7 @@ impl Reply {
     }
 
     pub(super) fn wrong_arity(name: &str) -> Reply {
-        Reply::Error(format!("ERR wrong number of arguments for '{name}' command"))
+        Reply::error(format!("ERR wrong number of arguments for '{name}' command"))
     }
 
     pub(super) fn failed(error: &StoreError) -> Reply {
@@ -41,42 +45,84 @@ impl Reply {
             StoreError::Conflict => "TRYAGAIN",
             _ => "ERR",
         };
-        Reply::Error(format!("{code} {error}"))
+        Reply::error(format!("{code} {error}"))
     }
 
-    pub(super) fn put(&self, is_resp3: bool, out: &mut Vec<u8>) {
-        let mut line = |kind: char, text: &str| {
-            out.extend_from_slice(format!("{kind}{text}\r\n").as_bytes());
+    /// The memory that a reply takes, about.
+    pub(super) fn held(&self) -> usize {
+        let inside = match self {
+            Reply::Bulk(bytes) | Reply::Error(bytes) | Reply::Raw(bytes) => bytes.len(),
+            Reply::Array(replies) => replies.iter().map(Reply::held).sum(),
+            Reply::Map(pairs) => pairs.iter().map(|(name, value)| name.held() + value.held()).sum(),
+            _ => 0,
         };
-        // A line must not contain a line end.
-        let plain = |text: &str| text.replace(['\r', '\n'], " ");
+        size_of::<Reply>() + inside
+    }
+
+    pub(super) fn put(&self, is_resp3: bool, out: &mut impl Write) -> io::Result<()> {
         match self {
-            Reply::Ok => line('+', "OK"),
-            Reply::Simple(text) => line('+', &plain(text)),
-            Reply::Error(text) => line('-', &plain(text)),
-            Reply::Integer(number) => line(':', &number.to_string()),
+            Reply::Ok => out.write_all(b"+OK\r\n"),
+            Reply::Simple(text) => line(out, b'+', text.as_bytes()),
+            Reply::Error(text) => line(out, b'-', text),
+            Reply::Integer(number) => count(out, ':', *number),
             Reply::Bulk(bytes) => {
-                line('$', &bytes.len().to_string());
-                out.extend_from_slice(bytes);
-                out.extend_from_slice(b"\r\n");
+                count(out, '$', bytes.len() as i64)?;
+                out.write_all(bytes)?;
+                out.write_all(b"\r\n")
             }
-            Reply::Nil | Reply::NilArray if is_resp3 => line('_', ""),
-            Reply::Nil => line('$', "-1"),
-            Reply::NilArray => line('*', "-1"),
+            Reply::Nil | Reply::NilArray if is_resp3 => out.write_all(b"_\r\n"),
+            Reply::Nil => out.write_all(b"$-1\r\n"),
+            Reply::NilArray => out.write_all(b"*-1\r\n"),
             Reply::Array(replies) => {
-                line('*', &replies.len().to_string());
-                replies.iter().for_each(|reply| reply.put(is_resp3, out));
+                count(out, '*', replies.len() as i64)?;
+                replies.iter().try_for_each(|reply| reply.put(is_resp3, out))
             }
             Reply::Map(pairs) => {
                 match is_resp3 {
-                    true => line('%', &pairs.len().to_string()),
-                    false => line('*', &(2 * pairs.len()).to_string()),
+                    true => count(out, '%', pairs.len() as i64)?,
+                    false => count(out, '*', 2 * pairs.len() as i64)?,
                 }
-                for (name, value) in pairs {
-                    name.put(is_resp3, out);
-                    value.put(is_resp3, out);
-                }
+                pairs.iter().try_for_each(|(name, value)| {
+                    name.put(is_resp3, out)?;
+                    value.put(is_resp3, out)
+                })
             }
+            Reply::Raw(bytes) => out.write_all(bytes),
         }
+    }
+}
+
+fn count(out: &mut impl Write, kind: char, number: i64) -> io::Result<()> {
+    write!(out, "{kind}{number}\r\n")
+}
+
+/// A line must not contain a line end.
+fn line(out: &mut impl Write, kind: u8, text: &[u8]) -> io::Result<()> {
+    let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    let plain = text.iter().map(|byte| if is_end(byte) { b' ' } else { *byte });
+    out.write_all(&[&[kind][..], &plain.collect::<Vec<u8>>(), b"\r\n"].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Reply;
+
+    #[test]
+    fn nothing_is_said_as_each_version_of_the_protocol_says_it() {
+        let check = |reply: Reply, second: &[u8], third: &[u8]| {
+            for (is_resp3, expected) in [(false, second), (true, third)] {
+                let mut out = Vec::new();
+                reply.put(is_resp3, &mut out).expect("memory");
+                assert_eq!(out, expected, "{reply:?}");
+            }
+        };
+        check(Reply::NilArray, b"*-1\r\n", b"_\r\n");
+        check(Reply::Nil, b"$-1\r\n", b"_\r\n");
+        check(
+            Reply::Map(vec![(Reply::Integer(-1), Reply::Ok)]),
+            b"*2\r\n:-1\r\n+OK\r\n",
+            b"%1\r\n:-1\r\n+OK\r\n",
+        );
+        check(Reply::error("a\r\nb"), b"-a  b\r\n", b"-a  b\r\n");
     }
 }

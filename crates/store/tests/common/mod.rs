@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its part of this")]
 
 pub(crate) mod bank;
+pub(crate) mod resp;
 
 use highwire_host::LinkChoice;
 use highwire_store::bench::Benchmark;

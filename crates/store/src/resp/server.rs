@@ -1,0 +1,438 @@
+//! Questions about the server that clients ask first, and what is said to commands that this store does not have.
+
+use super::client::{self, is_name};
+use super::reply::Reply;
+use super::session::Session;
+use super::{Words, data, glob, keys, upper};
+use crate::door as doors;
+
+/// The version of Redis whose commands these are.
+const REDIS_VERSION: &str = "7.0.0";
+
+/// Commands that are not on data: the fewest and the most words, the name included. 0: no bound.
+const NAMES: &[(&str, usize, usize)] = &[
+    ("CLIENT", 2, 0),
+    ("COMMAND", 1, 0),
+    ("CONFIG", 2, 0),
+    ("DISCARD", 1, 1),
+    ("ECHO", 2, 2),
+    ("EXEC", 1, 1),
+    ("HELLO", 1, 0),
+    ("INFO", 1, 0),
+    ("MULTI", 1, 1),
+    ("PING", 1, 0),
+    ("QUIT", 1, 0),
+    ("RESET", 1, 1),
+    ("SELECT", 2, 2),
+    ("UNWATCH", 1, 1),
+    ("WATCH", 2, 0),
+];
+
+/// Subcommands that Redis has: the fewest and the most words, both names included.
+const SUBCOMMANDS: &[(&str, &[(&str, usize, usize)])] = &[
+    (
+        "CLIENT",
+        &[
+            ("CACHING", 3, 3),
+            ("GETNAME", 2, 2),
+            ("GETREDIR", 2, 2),
+            ("HELP", 2, 2),
+            ("ID", 2, 2),
+            ("INFO", 2, 2),
+            ("KILL", 3, 0),
+            ("LIST", 2, 0),
+            ("NO-EVICT", 3, 3),
+            ("NO-TOUCH", 3, 3),
+            ("PAUSE", 3, 0),
+            ("REPLY", 3, 3),
+            ("SETINFO", 4, 4),
+            ("SETNAME", 3, 3),
+            ("TRACKING", 3, 0),
+            ("TRACKINGINFO", 2, 2),
+            ("UNBLOCK", 3, 0),
+            ("UNPAUSE", 2, 2),
+        ],
+    ),
+    (
+        "COMMAND",
+        &[
+            ("COUNT", 2, 2),
+            ("DOCS", 2, 0),
+            ("GETKEYS", 3, 0),
+            ("GETKEYSANDFLAGS", 3, 0),
+            ("HELP", 2, 2),
+            ("INFO", 2, 0),
+            ("LIST", 2, 0),
+        ],
+    ),
+    ("CONFIG", &[("GET", 3, 0), ("HELP", 2, 2), ("RESETSTAT", 2, 2), ("REWRITE", 2, 2), ("SET", 4, 0)]),
+];
+
+/// Commands of Redis that this store does not have.
+const NOT_PROMISED: &[&str] = &[
+    "ACL",
+    "ASKING",
+    "AUTH",
+    "BGREWRITEAOF",
+    "BGSAVE",
+    "BITCOUNT",
+    "BITFIELD",
+    "BITFIELD_RO",
+    "BITOP",
+    "BITPOS",
+    "BLMOVE",
+    "BLMPOP",
+    "BLPOP",
+    "BRPOP",
+    "BRPOPLPUSH",
+    "BZMPOP",
+    "BZPOPMAX",
+    "BZPOPMIN",
+    "CLUSTER",
+    "COPY",
+    "DEBUG",
+    "DUMP",
+    "EVAL",
+    "EVAL_RO",
+    "EVALSHA",
+    "EVALSHA_RO",
+    "EXPIRE",
+    "EXPIREAT",
+    "EXPIRETIME",
+    "FAILOVER",
+    "FCALL",
+    "FCALL_RO",
+    "FLUSHALL",
+    "FLUSHDB",
+    "FUNCTION",
+    "GEOADD",
+    "GEODIST",
+    "GEOHASH",
+    "GEOPOS",
+    "GEORADIUS",
+    "GEORADIUS_RO",
+    "GEORADIUSBYMEMBER",
+    "GEORADIUSBYMEMBER_RO",
+    "GEOSEARCH",
+    "GEOSEARCHSTORE",
+    "GETBIT",
+    "GETEX",
+    "GETRANGE",
+    "HINCRBYFLOAT",
+    "HRANDFIELD",
+    "HSCAN",
+    "INCRBYFLOAT",
+    "LASTSAVE",
+    "LATENCY",
+    "LCS",
+    "LINDEX",
+    "LINSERT",
+    "LLEN",
+    "LMOVE",
+    "LMPOP",
+    "LOLWUT",
+    "LPOP",
+    "LPOS",
+    "LPUSH",
+    "LPUSHX",
+    "LRANGE",
+    "LREM",
+    "LSET",
+    "LTRIM",
+    "MEMORY",
+    "MIGRATE",
+    "MODULE",
+    "MONITOR",
+    "MOVE",
+    "OBJECT",
+    "PEXPIRE",
+    "PEXPIREAT",
+    "PEXPIRETIME",
+    "PFADD",
+    "PFCOUNT",
+    "PFDEBUG",
+    "PFMERGE",
+    "PFSELFTEST",
+    "PSETEX",
+    "PSUBSCRIBE",
+    "PSYNC",
+    "PUBLISH",
+    "PUBSUB",
+    "PUNSUBSCRIBE",
+    "RANDOMKEY",
+    "READONLY",
+    "READWRITE",
+    "RENAME",
+    "RENAMENX",
+    "REPLCONF",
+    "REPLICAOF",
+    "RESTORE",
+    "RESTORE-ASKING",
+    "ROLE",
+    "RPOP",
+    "RPOPLPUSH",
+    "RPUSH",
+    "RPUSHX",
+    "SADD",
+    "SAVE",
+    "SCARD",
+    "SCRIPT",
+    "SDIFF",
+    "SDIFFSTORE",
+    "SETBIT",
+    "SETEX",
+    "SETRANGE",
+    "SHUTDOWN",
+    "SINTER",
+    "SINTERCARD",
+    "SINTERSTORE",
+    "SISMEMBER",
+    "SLAVEOF",
+    "SLOWLOG",
+    "SMEMBERS",
+    "SMISMEMBER",
+    "SMOVE",
+    "SORT",
+    "SORT_RO",
+    "SPOP",
+    "SPUBLISH",
+    "SRANDMEMBER",
+    "SREM",
+    "SSCAN",
+    "SSUBSCRIBE",
+    "SUBSCRIBE",
+    "SUBSTR",
+    "SUNION",
+    "SUNIONSTORE",
+    "SUNSUBSCRIBE",
+    "SWAPDB",
+    "SYNC",
+    "TIME",
+    "TOUCH",
+    "UNSUBSCRIBE",
+    "WAIT",
+    "XACK",
+    "XADD",
+    "XAUTOCLAIM",
+    "XCLAIM",
+    "XDEL",
+    "XGROUP",
+    "XINFO",
+    "XLEN",
+    "XPENDING",
+    "XRANGE",
+    "XREAD",
+    "XREADGROUP",
+    "XREVRANGE",
+    "XSETID",
+    "XTRIM",
+    "ZADD",
+    "ZCARD",
+    "ZCOUNT",
+    "ZDIFF",
+    "ZDIFFSTORE",
+    "ZINCRBY",
+    "ZINTER",
+    "ZINTERCARD",
+    "ZINTERSTORE",
+    "ZLEXCOUNT",
+    "ZMPOP",
+    "ZMSCORE",
+    "ZPOPMAX",
+    "ZPOPMIN",
+    "ZRANDMEMBER",
+    "ZRANGE",
+    "ZRANGEBYLEX",
+    "ZRANGEBYSCORE",
+    "ZRANGESTORE",
+    "ZRANK",
+    "ZREM",
+    "ZREMRANGEBYLEX",
+    "ZREMRANGEBYRANK",
+    "ZREMRANGEBYSCORE",
+    "ZREVRANGE",
+    "ZREVRANGEBYLEX",
+    "ZREVRANGEBYSCORE",
+    "ZREVRANK",
+    "ZSCAN",
+    "ZSCORE",
+    "ZUNION",
+    "ZUNIONSTORE",
+];
+
+/// How long the parts of an error are that repeat what the client has said.
+const REPEATED_MAX: usize = 128;
+
+fn repeated(word: &[u8], most: usize) -> &[u8] {
+    &word[..word.len().min(most)]
+}
+
+fn fits(words: &Words, least: usize, most: usize) -> bool {
+    words.len() >= least && (most == 0 || words.len() <= most)
+}
+
+/// Whether the command exists and has as many words as it must; the words of Redis if not.
+pub(super) fn check(name: &str, words: &Words) -> Result<(), Reply> {
+    if data::knows(name) {
+        return data::check(words);
+    }
+    let Some(&(_, least, most)) = NAMES.iter().find(|known| known.0 == name) else {
+        return Err(unknown(name, words));
+    };
+    if let Some((_, known)) = SUBCOMMANDS.iter().find(|known| known.0 == name)
+        && let Some(given) = words.get(1)
+    {
+        let sub = upper(given);
+        let Some(&(_, least, most)) = known.iter().find(|known| known.0 == sub) else {
+            let given = [b"ERR unknown subcommand '", repeated(given, REPEATED_MAX)].concat();
+            return Err(Reply::error([&given, format!("'. Try {name} HELP.").as_bytes()].concat()));
+        };
+        if !fits(words, least, most) {
+            return Err(Reply::wrong_arity(&format!("{name}|{sub}").to_lowercase()));
+        }
+    }
+    if fits(words, least, most) { Ok(()) } else { Err(Reply::wrong_arity(&name.to_lowercase())) }
+}
+
+fn unknown(name: &str, words: &Words) -> Reply {
+    if NOT_PROMISED.contains(&name) {
+        return not_promised(name);
+    }
+    let mut text = [b"ERR unknown command '", repeated(&words[0], REPEATED_MAX)].concat();
+    text.extend_from_slice(b"', with args beginning with: ");
+    let mut arguments = Vec::new();
+    for word in &words[1..] {
+        if arguments.len() >= REPEATED_MAX {
+            break;
+        }
+        let most = REPEATED_MAX - arguments.len();
+        arguments.extend_from_slice(&[b"'", repeated(word, most), b"' "].concat());
+    }
+    Reply::error([text, arguments].concat())
+}
+
+fn not_promised(name: &str) -> Reply {
+    Reply::error(format!("ERR unknown command '{name}': it is not promised by this store; see docs/store.md"))
+}
+
+/// Answers a command that is neither on data nor about transactions; it has as many words as it must.
+pub(super) fn answer(session: &mut Session, name: &str, words: &Words) -> Reply {
+    let sub = words.get(1).map(|word| upper(word)).unwrap_or_default();
+    match name {
+        "PING" if words.len() > 2 => Reply::wrong_arity("ping"),
+        "PING" if words.len() == 1 => Reply::Simple("PONG".into()),
+        "PING" | "ECHO" => Reply::Bulk(words[1].clone()),
+        "SELECT" => match keys::integer(&words[1]).and_then(|number| i32::try_from(number).ok()) {
+            Some(0) => Reply::OK,
+            Some(_) => Reply::error("ERR DB index is out of range"),
+            None => keys::not_an_integer(),
+        },
+        "UNWATCH" => Reply::OK,
+        "HELLO" => hello(session, words),
+        "CLIENT" => client::answer(session, &sub, words),
+        "COMMAND" => command(&sub, words),
+        "CONFIG" if sub == "GET" => config(session, words),
+        "INFO" => info(session),
+        _ => not_promised(&[name, " ", &sub].concat()),
+    }
+}
+
+fn command(sub: &str, words: &Words) -> Reply {
+    let names = || data::NAMES.iter().chain(NAMES).map(|name| Reply::bulk(name.0.to_lowercase()));
+    match sub {
+        "" => Reply::Array(names().collect()),
+        "LIST" if words.len() == 2 => Reply::Array(names().collect()),
+        "LIST" => Reply::error("ERR syntax error"),
+        "COUNT" => Reply::Integer(names().count() as i64),
+        "DOCS" => Reply::Map(Vec::new()),
+        _ => not_promised(&["COMMAND ", sub].concat()),
+    }
+}
+
+fn config(session: &Session, words: &Words) -> Reply {
+    let limits = &session.store.keeper.limits;
+    let known = [
+        ("save", String::new()),
+        ("appendonly", "no".into()),
+        ("databases", "1".into()),
+        ("maxmemory", "0".into()),
+        ("timeout", limits.idle_s.to_string()),
+        ("maxclients", limits.connections.to_string()),
+    ];
+    if words[2..].iter().any(|word| word.len() > glob::PATTERN_BYTES_MAX) {
+        return Reply::error(format!("ERR a pattern has at most {} bytes", glob::PATTERN_BYTES_MAX));
+    }
+    let asked =
+        |name: &str| words[2..].iter().any(|word| glob::matches(&word.to_ascii_lowercase(), name.as_bytes()));
+    let found = known.into_iter().filter(|(name, _)| asked(name));
+    Reply::Map(found.map(|(name, value)| (Reply::bulk(name), Reply::bulk(value))).collect())
+}
+
+fn hello(session: &mut Session, words: &Words) -> Reply {
+    let mut is_resp3 = session.is_resp3;
+    if let Some(version) = words.get(1) {
+        is_resp3 = match keys::integer(version) {
+            Some(2) => false,
+            Some(3) => true,
+            Some(_) => return Reply::error("NOPROTO unsupported protocol version"),
+            None => return Reply::error("ERR Protocol version is not an integer or out of range"),
+        };
+    }
+    let mut options = words.get(2..).unwrap_or_default();
+    let mut name = None;
+    while let [option, rest @ ..] = options {
+        options = match (&*upper(option), rest) {
+            ("AUTH", [_, _, ..]) => return Reply::error("ERR this store has no users and no passwords"),
+            ("SETNAME", [given, rest @ ..]) => {
+                if !is_name(given) {
+                    return client::wrong_name();
+                }
+                name = Some(given.clone());
+                rest
+            }
+            _ => return Reply::error([b"ERR Syntax error in HELLO option '", &option[..], b"'"].concat()),
+        };
+    }
+    session.is_resp3 = is_resp3;
+    let mut about = session.visit.about();
+    about.protocol = if is_resp3 { 3 } else { 2 };
+    if let Some(name) = name {
+        about.name = name;
+    }
+    let pair = |name: &str, value: Reply| (Reply::bulk(name), value);
+    Reply::Map(vec![
+        pair("server", Reply::bulk("highwire")),
+        pair("version", Reply::bulk(REDIS_VERSION)),
+        pair("proto", Reply::Integer(i64::from(about.protocol))),
+        pair("id", Reply::Integer(session.visit.id as i64)),
+        pair("mode", Reply::bulk("standalone")),
+        pair("role", Reply::bulk("master")),
+        pair("modules", Reply::Array(Vec::new())),
+    ])
+}
+
+fn info(session: &Session) -> Reply {
+    let status = match session.store.run(|local| async move { doors::status(&local) }) {
+        Ok(status) => status,
+        Err(error) => return Reply::failed(&error),
+    };
+    let members: Vec<String> = status.members.iter().map(u16::to_string).collect();
+    Reply::bulk(format!(
+        "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nserver_name:highwire\r\nprocess_id:{}\r\n\
+         # Clients\r\nconnected_clients:{}\r\nmaxclients:{}\r\n\
+         # Replication\r\nrole:master\r\nconnected_slaves:0\r\n\
+         # Highwire\r\nnode:{}\r\nconfiguration:{}\r\nmembers:{}\r\ncopies:{}\r\nserves:{}\r\n\
+         committed:{}\r\nconflicts:{}\r\nunknown:{}\r\n",
+        status.process,
+        session.store.keeper.visits("resp").len(),
+        session.store.keeper.limits.connections,
+        status.node,
+        status.configuration,
+        members.join(" "),
+        status.copies,
+        u8::from(status.is_open),
+        status.committed,
+        status.conflicts,
+        status.unknown,
+    ))
+}
