@@ -186,7 +186,7 @@ fn clients_that_never_read_are_held_to_little_and_end() {
 
 #[test]
 fn a_question_for_millions_of_keys_is_refused_and_changes_no_configuration() {
-    let cluster = Cluster::start(3, "lease_ms = 2000\n");
+    let cluster = Cluster::start(3, "lease_ms = 10000\n");
     let (resp, metrics) = (free_address(), free_address());
     cluster.engine(0).store().open_resp(&resp).expect("the door");
     cluster.engine(0).store().open_metrics(&metrics).expect("the door");
@@ -211,13 +211,13 @@ fn a_question_for_millions_of_keys_is_refused_and_changes_no_configuration() {
             assert!(answer.contains("at most 16384 keys with one question are possible"), "{name}: {answer}");
         }
         // As many as are possible, and more than that with several questions.
-        let names: Vec<String> = (0..20_000).map(|at| format!("k{at}")).collect();
+        let names: Vec<String> = (0..17_000).map(|at| format!("k{at}")).collect();
         let keys: Vec<(&str, &[u8])> = names.iter().map(|name| ("t", name.as_bytes())).collect();
         let found = common::commit("many keys", || client.transact(|transaction| transaction.get_all(&keys)));
         assert_eq!(found, vec![None; keys.len()]);
         let mut wire = Wire::connect(&resp);
         let words: Vec<&str> = std::iter::once("EXISTS").chain(names.iter().map(String::as_str)).collect();
-        assert_eq!(wire.command(&words), b":0\r\n");
+        until("as many keys", || (wire.command(&words) == b":0\r\n").then_some(()));
     });
     assert!(progress > 0);
     let after = client.status().expect("a status");
@@ -318,19 +318,16 @@ fn silent_and_slow_clients_end_and_delay_nobody() {
 }
 
 #[test]
-fn nodes_meet_although_the_door_is_full_and_their_connections_may_be_idle() {
-    let (cluster, _resp, metrics) = {
-        let cluster = Cluster::start(2, "lease_ms = 5000\n[doors]\nconnections = 2\nidle_s = 1\n");
-        let metrics = free_address();
-        cluster.engine(0).store().open_metrics(&metrics).expect("the door");
-        (cluster, (), metrics)
-    };
+fn nodes_may_be_silent_at_each_others_doors() {
+    let cluster = Cluster::start(2, "lease_ms = 10000\n[doors]\nconnections = 2\nidle_s = 1\n");
+    let metrics = free_address();
+    cluster.engine(0).store().open_metrics(&metrics).expect("the door");
     let before = ended(&metrics, "idle");
     let idle = TcpStream::connect(&cluster.folder.config().doors()[0]).expect("the door");
     let mut silent = idle.try_clone().expect("the same");
     silent.write_all(b"hwstore2").expect("written");
     until("the end of an idle client", || (ended(&metrics, "idle") > before).then_some(()));
     // The other node's conversation is still there, though it has said nothing for as long.
-    assert_eq!(metric(&metrics, "connections{door=\"door\"}"), 1);
+    until("one conversation", || (metric(&metrics, "connections{door=\"door\"}") == 1).then_some(()));
     assert_eq!(cluster.client().status().expect("a status").members.len(), 2);
 }

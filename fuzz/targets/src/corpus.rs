@@ -19,6 +19,8 @@ pub enum Seeds {
     Files,
     /// Shared memory with a ring in it.
     Rings,
+    /// Requests of the Redis door, behind the length of the pieces in which they come.
+    Requests,
     /// All packets of a capture, from BTH to ICRC, each behind its length in two bytes.
     Conversations,
     /// Random bytes, read as decisions.
@@ -50,6 +52,9 @@ pub fn seeds(target: &Target, folder: &Path) -> Result<Vec<Vec<u8>>> {
     if target.seeds == Seeds::Rings {
         return Ok(crate::rings::seeds());
     }
+    if target.seeds == Seeds::Requests {
+        return Ok(crate::resp::seeds());
+    }
     let mut paths = std::fs::read_dir(folder)
         .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, _>>())
         .with_context(|| format!("cannot read the captures in {}", folder.display()))?;
@@ -63,7 +68,7 @@ pub fn seeds(target: &Target, folder: &Path) -> Result<Vec<Vec<u8>>> {
             Seeds::Frames => seeds.extend(frames(&file).map(|frame| [&[0], frame].concat())),
             Seeds::Packets => seeds.extend(frames(&file).filter_map(udp_payload)),
             Seeds::Conversations => seeds.push(conversation(&file)),
-            Seeds::Files | Seeds::Rings | Seeds::Operations | Seeds::Sessions => {}
+            Seeds::Files | Seeds::Rings | Seeds::Requests | Seeds::Operations | Seeds::Sessions => {}
         }
     }
     seeds.dedup();

@@ -13,6 +13,7 @@ mod irn;
 mod layers;
 mod ops;
 mod packets;
+mod resp;
 mod rings;
 mod rnic;
 mod rpc;
@@ -42,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "irn_receiver", run: irn::receiver, seeds: Seeds::Operations },
     Target { name: "rings", run: rings::rings, seeds: Seeds::Rings },
     Target { name: "door", run: door::door, seeds: Seeds::Sessions },
+    Target { name: "resp", run: resp::resp, seeds: Seeds::Requests },
     Target { name: "rpc", run: rpc::rpc, seeds: Seeds::Operations },
     Target { name: "rnic_handle_packet", run: rnic::rnic, seeds: Seeds::Operations },
     Target { name: "rnic_captures", run: rnic::captured, seeds: Seeds::Conversations },

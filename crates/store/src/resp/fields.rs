@@ -70,6 +70,14 @@ pub(super) async fn apply(
     room: &mut Room,
 ) -> Result<Reply, Stop> {
     let key = &words[1];
+    // What is wrong with the command comes before what is wrong with the key.
+    match name {
+        "HSET" | "HMSET" if !words.len().is_multiple_of(2) => {
+            return Ok(Reply::wrong_arity(&name.to_lowercase()));
+        }
+        "HINCRBY" if super::keys::integer(&words[3]).is_none() => return Ok(super::keys::not_an_integer()),
+        _ => {}
+    }
     let mut fields = match transaction.get(TABLE, key).await? {
         None => Fields::new(),
         Some((Kind::Fields, bytes)) => match parse(&bytes) {
@@ -130,9 +138,6 @@ pub(super) async fn apply(
         }
         // HSET, HMSET, HSETNX
         _ => {
-            if !words.len().is_multiple_of(2) {
-                return Ok(Reply::wrong_arity(&name.to_lowercase()));
-            }
             let new = set_all(&mut fields, &words[2..]);
             let reply = if name == "HMSET" { Reply::OK } else { Reply::Integer(new as i64) };
             return store(transaction, key, &fields, reply).await;

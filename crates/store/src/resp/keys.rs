@@ -227,9 +227,10 @@ async fn set(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop
 }
 
 async fn add(transaction: &mut Transaction, key: &[u8], by: Option<i64>) -> Result<Reply, Stop> {
+    let Some(by) = by else { return Ok(not_an_integer()) };
     let value = string!(transaction, key);
     let there = value.map_or(Some(0), |value| integer(&value));
-    let (Some(there), Some(by)) = (there, by) else { return Ok(not_an_integer()) };
+    let Some(there) = there else { return Ok(not_an_integer()) };
     let Some(sum) = there.checked_add(by) else {
         return Ok(Reply::error("ERR increment or decrement would overflow"));
     };

@@ -45,6 +45,13 @@ impl Parser {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Holds nothing of requests that are complete.
+    pub(super) fn forget(&mut self) {
+        self.bytes.drain(..self.at);
+        self.at = 0;
+        self.bytes.shrink_to(LINE_BYTES_MAX / 2);
+    }
+
     /// The bytes that this parser holds, about.
     pub(super) fn held(&self) -> usize {
         self.bytes.capacity() + self.length + self.words.len() * size_of::<Vec<u8>>()

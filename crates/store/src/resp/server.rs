@@ -263,8 +263,10 @@ const NOT_PROMISED: &[&str] = &[
 /// How long the parts of an error are that repeat what the client has said.
 const REPEATED_MAX: usize = 128;
 
+/// A word as far as errors repeat it: in Redis it ends with its first byte that is zero.
 fn repeated(word: &[u8], most: usize) -> &[u8] {
-    &word[..word.len().min(most)]
+    let end = word.iter().position(|&byte| byte == 0).unwrap_or(word.len());
+    &word[..end.min(most)]
 }
 
 fn fits(words: &Words, least: usize, most: usize) -> bool {
@@ -322,8 +324,13 @@ pub(super) fn answer(session: &mut Session, name: &str, words: &Words) -> Reply 
         "PING" if words.len() > 2 => Reply::wrong_arity("ping"),
         "PING" if words.len() == 1 => Reply::Simple("PONG".into()),
         "PING" | "ECHO" => Reply::Bulk(words[1].clone()),
-        "SELECT" => match keys::integer(&words[1]).and_then(|number| i32::try_from(number).ok()) {
+        "SELECT" => match keys::integer(&words[1]) {
             Some(0) => Reply::OK,
+            Some(number) if i32::try_from(number).is_err() => Reply::error(format!(
+                "ERR value is out of range, value must between {} and {}",
+                i32::MIN,
+                i32::MAX
+            )),
             Some(_) => Reply::error("ERR DB index is out of range"),
             None => keys::not_an_integer(),
         },

@@ -123,6 +123,7 @@ impl Session {
             if self.end.is_some() {
                 return Ok(());
             }
+            parser.forget();
             if let Err(error) = room.resize(parser.held() + self.queued_bytes) {
                 Reply::failed(&error).put(self.is_resp3, out)?;
                 self.end = Some(End::Malformed);

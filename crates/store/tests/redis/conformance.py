@@ -183,7 +183,7 @@ def counters(ports):
 def server(a):
     assert a.ping() and a.echo("hello") == b"hello"
     assert a.info()["server_name"] == "highwire" and a.config_get("save") == {"save": ""}
-    fails("one database", lambda: a.execute_command("SELECT", 1))
+    fails("out of range", lambda: a.execute_command("SELECT", 1))
     for words in [("LPUSH", "l", 1), ("EXPIRE", "n", 1), ("FLUSHALL",), ("EVAL", "return 1", 0), ("SUBSCRIBE", "c")]:
         fails("not promised", lambda: a.execute_command(*words))
     fails("wrong number of arguments", lambda: a.execute_command("GET"))

@@ -1,0 +1,420 @@
+//! The Redis door beside Redis: the same thousands of generated commands, and the same replies, byte for byte.
+
+mod common;
+
+use common::Cluster;
+use common::resp::{Wire, array};
+use highwire_stdx::Rng;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+
+/// Redis, until it is dropped.
+struct Redis(Child, String);
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port").port()
+}
+
+/// A node's Redis door, and Redis; `None`, after printing why, if there is none.
+fn start() -> Option<(Cluster, String, Redis)> {
+    let version = Command::new("redis-server").arg("--version").output();
+    let version =
+        version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    if !version.contains("v=7.") {
+        eprintln!("skipped: needs redis-server 7 (Debian's package redis-server), and there is: {version:?}");
+        return None;
+    }
+    let port = free_port();
+    let mut command = Command::new("redis-server");
+    command.args(["--port", &port.to_string(), "--save", "", "--databases", "1", "--bind", "127.0.0.1"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+    let redis = Redis(child, format!("127.0.0.1:{port}"));
+    let cluster = Cluster::start(1, "f = 0\nlease_ms = 5000\n");
+    let door = format!("127.0.0.1:{}", free_port());
+    cluster.engine(0).store().open_resp(&door).expect("the door");
+    Some((cluster, door, redis))
+}
+
+/// What is compared of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compare {
+    All,
+    /// The elements may be in another order.
+    Set,
+    /// The kind of reply: it tells something about the server.
+    Kind,
+}
+
+type Words = Vec<Vec<u8>>;
+
+struct Generator(Rng);
+
+impl Generator {
+    fn one_of(&mut self, of: &[&str]) -> Vec<u8> {
+        self.0.pick(of).as_bytes().to_vec()
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        self.one_of(&["a", "b", "c", "h", "i", "a]b", "x-y", "\\", "^", "", "ab", "a b", "\r\n"])
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        match self.0.below(4) {
+            0 => self.number(),
+            1 => (0..self.0.below(40)).map(|_| self.0.next_u32() as u8).collect(),
+            _ => self.key(),
+        }
+    }
+
+    fn number(&mut self) -> Vec<u8> {
+        match self.0.below(3) {
+            0 => self.0.between(0, 2000).wrapping_sub(1000).cast_signed().to_string().into_bytes(),
+            1 => self.one_of(&[
+                "9223372036854775807",
+                "-9223372036854775808",
+                "9223372036854775808",
+                "-9223372036854775809",
+            ]),
+            _ => self.one_of(&["+5", "007", "-0", " 5", "5 ", "", "-", "0x1", "1.0", "5\n", "0", "-1", "00"]),
+        }
+    }
+
+    fn pattern(&mut self) -> Vec<u8> {
+        let length = self.0.below(7);
+        (0..length).map(|_| *self.0.pick(b"ab*?[]^-\\xy")).collect()
+    }
+
+    fn command(&mut self) -> (Words, Compare) {
+        const PLAIN: [&str; 31] = [
+            "GET", "STRLEN", "GETDEL", "GETSET", "SET", "SETNX", "APPEND", "INCR", "DECR", "INCRBY",
+            "DECRBY", "MGET", "MSET", "MSETNX", "DEL", "UNLINK", "EXISTS", "TYPE", "TTL", "PTTL", "PERSIST",
+            "HSET", "HMSET", "HSETNX", "HGET", "HMGET", "HGETALL", "HDEL", "HEXISTS", "HLEN", "HINCRBY",
+        ];
+        let word = |text: &str| text.as_bytes().to_vec();
+        match self.0.below(20) {
+            0 => (vec![word("KEYS"), self.pattern()], Compare::Set),
+            1 => (vec![self.one_of(&["MULTI", "EXEC", "DISCARD", "UNWATCH", "DBSIZE"])], Compare::All),
+            2 => (vec![word("WATCH"), self.key(), self.key()], Compare::All),
+            3 => {
+                let (first, rest) = (
+                    self.one_of(&["PING", "ECHO", "SELECT", "RESET", "MULTI", "EXEC", "UNWATCH"]),
+                    self.0.below(3),
+                );
+                let rest: Vec<_> = (0..rest).map(|_| self.number()).collect();
+                ([vec![first], rest].concat(), Compare::All)
+            }
+            4 => {
+                let sub = self
+                    .one_of(&["GETNAME", "SETNAME", "NO-EVICT", "NOPE", "ID", "INFO", "LIST", "GETREDIR"]);
+                let compare = if [b"ID".to_vec(), b"INFO".to_vec(), b"LIST".to_vec()].contains(&sub) {
+                    Compare::Kind
+                } else {
+                    Compare::All
+                };
+                let rest = self.0.below(3);
+                let rest: Vec<_> = (0..rest).map(|_| self.value()).collect();
+                ([vec![word("CLIENT"), sub], rest].concat(), compare)
+            }
+            5 => {
+                let first = self.one_of(&["NOPE", "client|id", "GETT", "", "a'b", "CONFIG", "COMMAND"]);
+                let rest: Vec<_> = (0..self.0.between(1, 4)).map(|_| self.value()).collect();
+                ([vec![first], rest].concat(), Compare::All)
+            }
+            6 => (
+                vec![word("CONFIG"), word("GET"), self.one_of(&["save", "appendonly", "nope"])],
+                Compare::All,
+            ),
+            7 => {
+                let (cursor, option) =
+                    (self.one_of(&["x", " 0", "0x"]), self.one_of(&["COUNT", "MATCH", "NOPE"]));
+                (vec![word("SCAN"), cursor, option], Compare::All)
+            }
+            8 => (
+                vec![word("SCAN"), word("0"), word("COUNT"), self.one_of(&["0", "-1", "x", "+1", "01"])],
+                Compare::All,
+            ),
+            9 => {
+                let rest: Vec<_> =
+                    (0..self.0.below(3)).map(|_| self.one_of(&["NX", "XX", "GET", "nx", "NOPE"])).collect();
+                ([vec![word("SET"), self.key(), self.value()], rest].concat(), Compare::All)
+            }
+            10 => {
+                let first = self.one_of(&["INCRBY", "DECRBY"]);
+                (vec![first, self.key(), self.number()], Compare::All)
+            }
+            11 => (vec![word("HINCRBY"), word("h"), self.key(), self.number()], Compare::All),
+            12 => (vec![word("HELLO"), self.one_of(&["4", "x", "", "+3", "1"])], Compare::All),
+            _ => {
+                let name = self.0.pick(&PLAIN).to_string();
+                let name = if self.0.chance(0.2) { name.to_lowercase() } else { name };
+                let key = if name.to_uppercase().starts_with('H') && self.0.chance(0.8) {
+                    word("h")
+                } else {
+                    self.key()
+                };
+                let rest: Vec<_> = (0..self.0.below(4)).map(|_| self.value()).collect();
+                ([vec![word(&name), key], rest].concat(), Compare::All)
+            }
+        }
+    }
+
+    /// A command in one of the ways in which it can be written.
+    fn framed(&mut self, words: &Words) -> Vec<u8> {
+        if self.0.chance(0.6) {
+            let words: Vec<&[u8]> = words.iter().map(|word| &word[..]).collect();
+            return array(&words);
+        }
+        let mut line = Vec::new();
+        for word in words {
+            line.extend(std::iter::repeat_n(b' ', self.0.between(1, 2) as usize));
+            line.push(b'"');
+            for &byte in word {
+                match byte {
+                    b'"' | b'\\' => line.extend([b'\\', byte]),
+                    b' '..=b'~' if self.0.chance(0.9) => line.push(byte),
+                    _ => line.extend(format!("\\x{byte:02x}").into_bytes()),
+                }
+            }
+            line.push(b'"');
+        }
+        line.extend_from_slice(if self.0.chance(0.5) { b"\r\n" } else { b"\n" });
+        line
+    }
+
+    /// What ends a conversation with an error, or is understood by chance.
+    fn malformed(&mut self) -> Vec<u8> {
+        let length = self.one_of(&[
+            "-1",
+            "0",
+            "1",
+            "+1",
+            "01",
+            "x",
+            "",
+            "2147483648",
+            "536870913",
+            "99999999999999999999",
+            " 1",
+            "-0",
+        ]);
+        let (kind, end) = (
+            self.one_of(&["*", "*1\r\n$", "*2\r\n$4\r\nPING\r\n$", "*1\r\n*", "*1\r\n:"]),
+            self.one_of(&["\r\n", "\rX"]),
+        );
+        let quotes = self.one_of(&[
+            "'a",
+            "\"a",
+            "\"a\"b",
+            "a\"b",
+            "'a'b",
+            "ECHO 'a\\'b'",
+            "ECHO \"\\x4\\q\"",
+            "ECHO a'b c'",
+        ]);
+        match self.0.below(3) {
+            0 => [quotes, b"\r\n".to_vec()].concat(),
+            _ => [kind, length, end, b"ABCD\r\n".to_vec()].concat(),
+        }
+    }
+}
+
+/// All replies until the connection ends.
+fn replies(address: &str, bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut wire = Wire::connect(address);
+    wire.write(bytes);
+    std::iter::from_fn(|| wire.try_reply()).collect()
+}
+
+fn as_compared(reply: Option<&Vec<u8>>, compare: Compare) -> Vec<Vec<u8>> {
+    let Some(reply) = reply else { return vec![b"the connection has ended".to_vec()] };
+    match compare {
+        Compare::All => vec![reply.clone()],
+        Compare::Kind if reply.starts_with(b"-") => vec![reply.clone()],
+        Compare::Kind => vec![reply[..1].to_vec()],
+        Compare::Set => {
+            let mut lines: Vec<_> = reply.split(|&byte| byte == b'$').map(<[u8]>::to_vec).collect();
+            lines.sort();
+            lines
+        }
+    }
+}
+
+#[test]
+fn generated_commands_get_the_replies_of_redis() {
+    let Some((_cluster, door, redis)) = start() else { return };
+    let seed = std::env::var("HIGHWIRE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
+    let (mut compared, mut conversations) = (0, 0);
+    for round in 0..150 {
+        let mut generator = Generator(Rng::new(seed).fork(round));
+        let mut commands = Vec::new();
+        let mut bytes = Vec::new();
+        let mut is_in_multi = false;
+        for _ in 0..40 {
+            let (words, mut compare) = generator.command();
+            match &*words[0].to_ascii_uppercase() {
+                b"MULTI" => is_in_multi = true,
+                b"EXEC" | b"DISCARD" | b"RESET" => is_in_multi = false,
+                // What a queued one says is part of the reply of EXEC, where only equal bytes count.
+                _ if is_in_multi && compare != Compare::All => continue,
+                _ => {}
+            }
+            if is_in_multi && compare == Compare::Set {
+                compare = Compare::All;
+            }
+            bytes.extend(generator.framed(&words));
+            commands.push((words, compare));
+        }
+        if generator.0.chance(0.7) {
+            bytes.extend(generator.malformed());
+        }
+        bytes.extend(b"\r\nQUIT\r\n*1\r\n$4\r\nQUIT\r\n");
+        let (theirs, ours) = (replies(&redis.1, &bytes), replies(&door, &bytes));
+        for at in 0..theirs.len().max(ours.len()) {
+            let (words, compare) =
+                commands.get(at).cloned().unwrap_or((vec![b"(the end)".to_vec()], Compare::All));
+            let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+            let (theirs, ours) = (as_compared(theirs.get(at), compare), as_compared(ours.get(at), compare));
+            let shown = |all: &[Vec<u8>]| {
+                all.iter().map(|one| String::from_utf8_lossy(one).into_owned()).collect::<Vec<_>>()
+            };
+            assert_eq!(
+                shown(&ours),
+                shown(&theirs),
+                "HIGHWIRE_SEED={seed}, round {round}, command {at}: {words:?}; ours is first"
+            );
+            compared += 1;
+        }
+        conversations += 1;
+    }
+    assert!(compared > 4000 && conversations == 150, "{compared} replies of {conversations} conversations");
+}
+
+#[test]
+fn transactions_and_patterns_are_those_of_redis() {
+    let Some((_cluster, door, redis)) = start() else { return };
+    // Lines of the first and of a second connection.
+    let check = |lines: &[(usize, &str)]| {
+        let both = [&door, &redis.1].map(|address| {
+            let mut wires = [Wire::connect(address), Wire::connect(address)];
+            lines.iter().map(|&(wire, line)| wires[wire].ask(line)).collect::<Vec<_>>()
+        });
+        for (at, line) in lines.iter().enumerate() {
+            let [ours, theirs] = [0, 1].map(|side| String::from_utf8_lossy(&both[side][at]).into_owned());
+            assert_eq!(ours, theirs, "{line:?} of {lines:?}; ours is first");
+        }
+        String::from_utf8_lossy(both[0].last().expect("a reply")).into_owned()
+    };
+    // A second WATCH adds to the first.
+    let aborted = [
+        (0, "WATCH first"),
+        (0, "WATCH second"),
+        (1, "SET first 1"),
+        (0, "MULTI"),
+        (0, "SET mine 1"),
+        (0, "EXEC"),
+    ];
+    assert_eq!(check(&aborted), "*-1\r\n");
+    // Nothing is nothing in each version of the protocol.
+    let third = [(0, "WATCH first"), (1, "SET first 2"), (0, "MULTI"), (0, "EXEC")];
+    assert_eq!(check(&third), "*-1\r\n");
+    let check_third = |address: &str| {
+        let (mut one, mut other) = (Wire::connect(address), Wire::connect(address));
+        one.ask("HELLO 3");
+        one.ask("WATCH first");
+        other.ask("SET first 3");
+        one.ask("MULTI");
+        one.ask("EXEC")
+    };
+    assert_eq!((check_third(&door), check_third(&redis.1)), (b"_\r\n".to_vec(), b"_\r\n".to_vec()));
+    // A key that is watched twice is watched since the first time.
+    let twice = [
+        (0, "WATCH first"),
+        (1, "SET first 4"),
+        (0, "WATCH first"),
+        (0, "MULTI"),
+        (0, "GET first"),
+        (0, "EXEC"),
+    ];
+    assert_eq!(check(&twice), "*-1\r\n");
+    // DISCARD, UNWATCH, EXEC and RESET end the watch.
+    for ends in
+        [&["MULTI", "DISCARD"][..], &["UNWATCH"], &["MULTI", "EXEC"], &["RESET"], &["MULTI", "EXEC x"]]
+    {
+        let mut lines = vec![(0, "WATCH first")];
+        lines.extend(ends.iter().map(|&line| (0, line)));
+        lines.extend([(1, "INCR first"), (0, "MULTI"), (0, "PING"), (0, "EXEC")]);
+        assert_eq!(check(&lines), "*1\r\n+PONG\r\n");
+    }
+    // UNWATCH in a transaction does not undo what was watched before it.
+    let queued = [(0, "WATCH first"), (1, "INCR first"), (0, "MULTI"), (0, "UNWATCH"), (0, "EXEC")];
+    assert_eq!(check(&queued), "*-1\r\n");
+    check(&[
+        (0, "MULTI"),
+        (0, "PING"),
+        (0, "PING x"),
+        (0, "ECHO y"),
+        (0, "SELECT 0"),
+        (0, "UNWATCH"),
+        (0, "CLIENT GETNAME"),
+        (0, "EXEC"),
+    ]);
+    check(&[
+        (0, "MULTI"),
+        (0, "SELECT 9"),
+        (0, "PING a b"),
+        (0, "GET first"),
+        (0, "CONFIG GET save"),
+        (0, "EXEC"),
+    ]);
+    check(&[
+        (0, "MULTI"),
+        (0, "NOPE"),
+        (0, "EXEC"),
+        (0, "MULTI"),
+        (0, "WATCH a"),
+        (0, "MULTI"),
+        (0, "EXEC"),
+        (0, "EXEC"),
+    ]);
+    check(&[
+        (0, "CLIENT SETNAME it"),
+        (0, "CLIENT GETNAME"),
+        (0, "RESET"),
+        (0, "CLIENT GETNAME"),
+        (0, "DISCARD"),
+    ]);
+}
+
+#[test]
+fn values_and_commands_that_are_too_long_get_an_error_and_the_connection_goes_on() {
+    let cluster = Cluster::start(1, "f = 0\nlease_ms = 5000\n");
+    let door = format!("127.0.0.1:{}", free_port());
+    cluster.engine(0).store().open_resp(&door).expect("the door");
+    let mut wire = Wire::connect(&door);
+    for length in [1_048_577, 2_097_153, 20_000_000] {
+        let said = wire.command(&["SET", "k", &"x".repeat(length)]);
+        let expected = format!("-ERR {length} bytes are too many for a value, which has at most 1048576\r\n");
+        assert_eq!(String::from_utf8_lossy(&said), expected);
+        assert_eq!(wire.ask("EXISTS k"), b":0\r\n");
+    }
+    let many: Vec<&str> = std::iter::once("DEL").chain(std::iter::repeat_n("k", 70_000)).collect();
+    assert_eq!(wire.command(&many), b"-ERR a command has at most 65536 words, and not 70001\r\n");
+    // What can be queued is bounded as well, and EXEC then does nothing.
+    assert_eq!(wire.ask("MULTI"), b"+OK\r\n");
+    let long = "x".repeat(1 << 20);
+    let refused = (0..20)
+        .filter(|_| wire.command(&["SET", "k", &long]).starts_with(b"-ERR at most 16384 commands"))
+        .count();
+    assert_eq!(refused, 5);
+    assert!(wire.ask("EXEC").starts_with(b"-EXECABORT"));
+    assert_eq!(wire.ask("EXISTS k"), b":0\r\n");
+    let pattern = "*a".repeat(4000);
+    assert_eq!(wire.command(&["KEYS", &pattern]), b"-ERR a pattern has at most 4096 bytes\r\n");
+}
