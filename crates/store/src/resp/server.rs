@@ -9,8 +9,11 @@ use crate::door as doors;
 /// The version of Redis whose commands these are.
 const REDIS_VERSION: &str = "7.0.0";
 
+/// A name, and the fewest and the most words that stand with it, all names included. 0: no bound.
+type Arity = (&'static str, usize, usize);
+
 /// Commands that are not on data: the fewest and the most words, the name included. 0: no bound.
-const NAMES: &[(&str, usize, usize)] = &[
+const NAMES: &[Arity] = &[
     ("CLIENT", 2, 0),
     ("COMMAND", 1, 0),
     ("CONFIG", 2, 0),
@@ -29,7 +32,7 @@ const NAMES: &[(&str, usize, usize)] = &[
 ];
 
 /// Subcommands that Redis has: the fewest and the most words, both names included.
-const SUBCOMMANDS: &[(&str, &[(&str, usize, usize)])] = &[
+const SUBCOMMANDS: &[(&str, &[Arity])] = &[
     (
         "CLIENT",
         &[
