@@ -53,6 +53,9 @@ pub struct Config {
     /// Greater each time that the node starts, and not zero in its low half: by it, peers tell a restart from
     /// a delay.
     pub incarnation: u64,
+    /// With it the endpoint makes the challenges that a node answers before it is believed to live. A secret of this endpoint: whoever knows it
+    /// can answer in the place of others.
+    pub challenge_key: [u64; 2],
     /// The Q_Key of all endpoints of the cluster.
     pub qkey: u32,
     /// Batches that may be in flight to one peer, and from one peer, 1 to 256: the credits of a destination.
@@ -86,6 +89,7 @@ impl Config {
         Config {
             node,
             incarnation,
+            challenge_key: [incarnation, u64::from(node.0)],
             qkey: 0x0FA5_5701,
             slots: 32,
             datagram_bytes: 4096,

@@ -114,7 +114,7 @@ impl Core {
         };
         let done = match immediate.kind {
             Kind::Hello => self.on_hello(received, &header, body),
-            Kind::Welcome => self.on_welcome(&header, body),
+            Kind::Welcome => self.on_welcome(received, &header, body),
             Kind::Request if self.may_request(received, &immediate, &header) => {
                 return self.on_request(&immediate, &header, body);
             }
@@ -128,6 +128,7 @@ impl Core {
                 self.on_response_part(&immediate, &header, body)
             }
             Kind::Progress => self.on_progress(received, &immediate, &header, body),
+            Kind::Refusal if greet::is_challenge(body) => self.on_challenge(received, &header),
             Kind::Refusal if self.may_respond(received, &header) => {
                 self.on_refusal(&immediate, &header, body)
             }
@@ -144,7 +145,7 @@ impl Core {
         let known = self.peer_mut(header.node).filter(|peer| {
             header.to == tag
                 && peer.tag == header.from
-                && peer.to.is_some_and(|to| to.qpn == received.source_qpn)
+                && peer.to.is_some_and(|to| greet::is_from(received, &to))
         });
         let is_known = known.map(|peer| peer.heard = now).is_some();
         self.counters.strangers += u64::from(!is_known);
@@ -160,7 +161,7 @@ impl Core {
             self.counters.strangers += 1;
             return false;
         };
-        if peer.to.is_none_or(|to| to.qpn != received.source_qpn) {
+        if peer.to.is_none_or(|to| !greet::is_from(received, &to)) {
             self.counters.strangers += 1;
             return false;
         }

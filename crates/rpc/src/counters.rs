@@ -61,4 +61,6 @@ counters! {
     malformed,
     /// Datagrams of unknown nodes or queue pairs.
     strangers,
+    /// Greetings that were asked to prove that they came from where they said.
+    challenged,
 }

@@ -79,6 +79,8 @@ impl ResponderSlot {
 pub(crate) struct Peer {
     pub(crate) to: Option<Datagram>,
     pub(crate) greeted: Greeted,
+    /// The peer's last challenge, which the next greeting answers; 0: none.
+    pub(crate) challenge: u32,
     /// The low half of the peer's incarnation, from its answer.
     pub(crate) tag: u32,
     /// The longest datagram that both ends can take.
@@ -102,6 +104,7 @@ impl Peer {
         Peer {
             to,
             greeted: Greeted::No,
+            challenge: 0,
             tag: 0,
             datagram_bytes,
             requester: Vec::new(),

@@ -53,8 +53,8 @@ fn a_parcel_is_a_datagram_each_way_and_shows_requests_beside_their_responses() {
     assert_eq!(returned, id);
     let expected: [&[u8]; 3] = [b"one", b"two", b""];
     assert_eq!(all, expected.map(|bytes| (bytes.to_vec(), Ok(bytes.to_vec()))));
-    // A greeting each way, the requests, the responses.
-    assert_eq!(net.sent, 4);
+    // A greeting each way, a challenge and its answer between them, the requests, the responses.
+    assert_eq!(net.sent, 6);
     assert!(take(&mut net, 0).is_none());
 }
 

@@ -24,8 +24,8 @@ fn a_call_brings_back_what_the_handler_wrote() {
         Ok::<_, CallError>(reply.to_vec())
     });
     assert_eq!(net.until(&running), Ok(b"hello".to_vec()));
-    // A greeting each way, a request, a response.
-    assert_eq!(net.sent, 4);
+    // A greeting each way, a challenge and its answer between them, a request, a response.
+    assert_eq!(net.sent, 6);
 }
 
 #[test]
@@ -46,8 +46,8 @@ fn a_batch_takes_one_datagram_per_destination_and_one_transmission() {
     net.until(&running);
     let counters = net.endpoint(0).counters();
     assert_eq!((counters.requests, counters.request_datagrams), (20, 4));
-    // The greetings, the first batch as its destinations answered, the second.
-    assert!(counters.transmissions <= 4, "{counters:?}");
+    // The greetings, the answers to challenges, the first batch as its destinations answered, the second.
+    assert!(counters.transmissions <= 6, "{counters:?}");
     assert_eq!(net.endpoint(1).counters().handled, 10);
 }
 

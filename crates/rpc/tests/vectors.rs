@@ -147,6 +147,7 @@ fn reports_and_refusals() {
     }
     assert_eq!(Progress::parse(&[3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Err(ParseError::Stage(3)));
     check("refusal", immediate(Kind::Refusal, 0, 9, 0), header(2, B, A, 5), &[1, 0, 0, 0]);
+    check("challenge", immediate(Kind::Refusal, 0, 0, 0), header(2, B, A, 0x5EED_0001), &[2, 0, 0, 0]);
 }
 
 #[test]

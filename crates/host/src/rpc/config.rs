@@ -2,6 +2,8 @@
 
 use crate::error::{ChainError, ConnectError, CreateError, MemoryError};
 use highwire_rpc::{AddPeerError, Config, Node};
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The behaviour of a thread that has had nothing to do for a while.
@@ -38,13 +40,10 @@ impl RpcConfig {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Microseconds: a process takes longer than that to start again.
         let incarnation = since.as_micros() as u64;
-        RpcConfig {
-            endpoint: Config::new(node, incarnation),
-            lane: 0,
-            receives: 512,
-            sends: 256,
-            idle: Idle::default(),
-        }
+        let mut endpoint = Config::new(node, incarnation);
+        let random = RandomState::new();
+        endpoint.challenge_key = [random.hash_one(0), random.hash_one(1)];
+        RpcConfig { endpoint, lane: 0, receives: 512, sends: 256, idle: Idle::default() }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::peer::{Greeted, Peer};
 use crate::wire::{GREETING_LEN, Greeting, HEADER_LEN, Header, Immediate, Kind, ParseError};
 use highwire_stdx::Instant;
 use highwire_verbs::{Address, Datagram};
+use std::hash::Hasher as _;
 
 /// Why a batch is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +21,8 @@ pub(super) enum Reason {
     OtherIncarnation = 0,
     /// The batch is longer than this node takes.
     TooLong = 1,
+    /// No refusal yet: a greeting must be sent again with this sequence, to show that its sender receives what is sent to its source.
+    Challenge = 2,
 }
 
 impl Core {
@@ -70,7 +73,11 @@ impl Core {
     }
 
     fn say(&mut self, node: u16, kind: Kind, slots: u16, to: u32) {
-        let header = Header { node: self.config.node.0, from: self.tag, to, sequence: 0 };
+        let sequence = match kind {
+            Kind::Hello => self.peer(node).map_or(0, |peer| peer.challenge),
+            _ => 0,
+        };
+        let header = Header { node: self.config.node.0, from: self.tag, to, sequence };
         let greeting = Greeting {
             incarnation: self.config.incarnation,
             slots,
@@ -78,20 +85,30 @@ impl Core {
         };
         let mut body = [0; GREETING_LEN];
         greeting.emit(&mut body);
-        self.send_control(node, Immediate { kind, count: 0, slot: 0, fence: self.fence }, &header, &body);
+        let immediate = Immediate { kind, count: 0, slot: 0, fence: self.fence };
+        self.send_control(node, None, immediate, &header, &body);
     }
 
-    pub(super) fn send_control(&mut self, node: u16, immediate: Immediate, header: &Header, body: &[u8]) {
+    /// Sends a few bytes to a node, or to the queue pair `to` instead.
+    fn send_control(
+        &mut self,
+        node: u16,
+        to: Option<Datagram>,
+        immediate: Immediate,
+        header: &Header,
+        body: &[u8],
+    ) {
         let mut head = [0; HEADER_LEN];
         header.emit(&mut head);
         let mut bytes = [0; HEADER_LEN + GREETING_LEN];
         bytes[..HEADER_LEN].copy_from_slice(&head);
         bytes[HEADER_LEN..HEADER_LEN + body.len()].copy_from_slice(body);
         let length = (HEADER_LEN + body.len()) as u8;
-        self.outbox.push(Tx::Control { node, immediate: immediate.to_bits(), bytes, length });
+        self.outbox.push(Tx::Control { node, to, immediate: immediate.to_bits(), bytes, length });
     }
 
-    /// A requester introduces itself.
+    /// A requester introduces itself. Anybody can send such a datagram, under any name and from any source. So a life of a node counts
+    /// only when the greeting repeats a number that was sent to its source, and a known node's source is its own address.
     pub(super) fn on_hello(
         &mut self,
         received: &Received<'_>,
@@ -100,27 +117,44 @@ impl Core {
     ) -> Result<(), ParseError> {
         let greeting = Greeting::parse(body)?;
         let node = header.node;
-        let is_known = self.peer(node).is_some_and(|peer| peer.to.is_some());
+        let qkey = self.config.qkey;
+        let known = self.peer(node).and_then(|peer| peer.to);
+        // A driver that brings no sources has others than this protocol to check them.
+        let source = if received.grh.is_some() { source_of(received, qkey) } else { known };
+        let may_be = match (known, source) {
+            (Some(known), Some(source)) => known.address.gid == source.address.gid,
+            (None, Some(_)) => self.config.accepts_strangers,
+            (_, None) => false,
+        };
+        let Some(source) = source.filter(|_| may_be) else {
+            self.counters.strangers += 1;
+            return Ok(());
+        };
+        let introduced = self.peer(node).and_then(|peer| peer.introduced);
         if node == self.config.node.0
             || header.from != greeting.incarnation as u32
-            || !(is_known || self.config.accepts_strangers)
+            // A delayed greeting of an earlier incarnation of the node.
+            || introduced.is_some_and(|known| known > greeting.incarnation)
         {
             self.counters.strangers += 1;
             return Ok(());
         }
-        let (now, qkey, own_bytes) = (self.now, self.config.qkey, self.config.datagram_bytes);
-        let slots = greeting.slots.min(self.config.slots);
-        let source = source_of(received, qkey);
-        let peer = self.place_for(node);
-        if peer.introduced.is_some_and(|known| known > greeting.incarnation) {
-            // A delayed greeting of an earlier incarnation of the node.
-            self.counters.strangers += 1;
-            return Ok(());
+        // A node that has started again has another queue pair.
+        let is_new =
+            introduced != Some(greeting.incarnation) || known.is_none_or(|to| !is_from(received, &to));
+        if is_new {
+            let challenge = self.challenge(node, greeting.incarnation, &source);
+            if header.sequence != challenge {
+                self.counters.challenged += 1;
+                self.send_challenge(source, header, challenge);
+                return Ok(());
+            }
         }
-        let is_new = peer.introduced != Some(greeting.incarnation);
-        if is_new || peer.to.is_none() {
-            // A node that has started again has another queue pair.
-            peer.to = source.or(peer.to);
+        let (now, own_bytes) = (self.now, self.config.datagram_bytes);
+        let slots = greeting.slots.min(self.config.slots);
+        let peer = self.place_for(node);
+        if is_new {
+            peer.to = Some(source);
         }
         peer.heard = now;
         peer.introduce(greeting.incarnation, slots);
@@ -136,13 +170,17 @@ impl Core {
     }
 
     /// A responder has answered.
-    pub(super) fn on_welcome(&mut self, header: &Header, body: &[u8]) -> Result<(), ParseError> {
+    pub(super) fn on_welcome(
+        &mut self,
+        received: &Received<'_>,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), ParseError> {
         let greeting = Greeting::parse(body)?;
-        let (tag, now) = (self.tag, self.now);
+        let now = self.now;
         let (slots, own_bytes) = (self.config.slots, self.config.datagram_bytes);
         let node = header.node;
-        let is_asked =
-            self.asking.contains(&node) && header.to == tag && header.from == greeting.incarnation as u32;
+        let is_asked = self.is_asked(received, header) && header.from == greeting.incarnation as u32;
         let Some(peer) = self.peer_mut(node).filter(|_| is_asked) else {
             // The peer's second answer to a greeting that was sent twice.
             self.counters.stale_responses += 1;
@@ -159,6 +197,54 @@ impl Core {
         peer.grant(greeting.slots.min(slots));
         self.asking.remove(&node);
         self.start_waiting(node);
+        Ok(())
+    }
+
+    /// Whether a datagram comes from a node that this one is greeting.
+    fn is_asked(&self, received: &Received<'_>, header: &Header) -> bool {
+        let to = self.peer(header.node).and_then(|peer| peer.to);
+        self.asking.contains(&header.node)
+            && header.to == self.tag
+            && to.is_some_and(|to| is_from(received, &to))
+    }
+
+    /// The number that a greeting of this life from this source must repeat. It is made anew each time, so that greetings take no memory.
+    fn challenge(&self, node: u16, incarnation: u64, source: &Datagram) -> u32 {
+        let [key0, key1] = self.config.challenge_key;
+        // SipHash, because a stranger that has been told some of these numbers must not be able to work out others. It is
+        // deprecated in favour of hashers that choose their own keys, and this crate takes its keys from its driver.
+        #[allow(deprecated)]
+        let mut hasher = std::hash::SipHasher::new_with_keys(key0, key1);
+        hasher.write_u16(node);
+        hasher.write_u64(incarnation);
+        hasher.write(&source.address.gid.0);
+        hasher.write_u32(source.qpn.value());
+        // 0 says that nothing was asked yet.
+        (hasher.finish() as u32).max(1)
+    }
+
+    fn send_challenge(&mut self, to: Datagram, greeting: &Header, sequence: u32) {
+        let own = Header { node: self.config.node.0, from: self.tag, to: greeting.from, sequence };
+        let immediate = Immediate { kind: Kind::Refusal, count: 0, slot: 0, fence: self.fence };
+        self.send_control(greeting.node, Some(to), immediate, &own, &[Reason::Challenge as u8, 0, 0, 0]);
+    }
+
+    /// A responder asks for proof that the greeting was this node's.
+    pub(super) fn on_challenge(
+        &mut self,
+        received: &Received<'_>,
+        header: &Header,
+    ) -> Result<(), ParseError> {
+        let is_asked = self.is_asked(received, header);
+        let Some(peer) = self.peer_mut(header.node).filter(|_| is_asked) else {
+            self.counters.stale_responses += 1;
+            return Ok(());
+        };
+        // Each number is answered once; if the answer is lost, the greeting's timer repeats it.
+        if peer.challenge != header.sequence {
+            peer.challenge = header.sequence;
+            self.say_hello(header.node);
+        }
         Ok(())
     }
 
@@ -184,7 +270,7 @@ impl Core {
             sequence: header.sequence,
         };
         let immediate = Immediate { kind: Kind::Refusal, count: 0, slot, fence: self.fence };
-        self.send_control(header.node, immediate, &own, &[reason as u8, 0, 0, 0]);
+        self.send_control(header.node, None, immediate, &own, &[reason as u8, 0, 0, 0]);
     }
 
     /// The peer refuses a batch.
@@ -236,6 +322,21 @@ impl Core {
             self.wake_at(next.min(since + failure_after));
         }
     }
+}
+
+/// Whether a refusal is a challenge.
+pub(super) fn is_challenge(body: &[u8]) -> bool {
+    body == [Reason::Challenge as u8, 0, 0, 0]
+}
+
+/// Whether a datagram comes from this queue pair, as far as the driver knows where it comes from.
+#[inline]
+pub(super) fn is_from(received: &Received<'_>, to: &Datagram) -> bool {
+    let is_address = || match received.grh {
+        Some(grh) => grh.try_into().ok().and_then(crate::grh::source) == Some(to.address.gid),
+        None => true,
+    };
+    to.qpn == received.source_qpn && is_address()
 }
 
 fn source_of(received: &Received<'_>, qkey: u32) -> Option<Datagram> {

@@ -54,8 +54,14 @@ pub(super) enum Tx {
     RequesterReport { flight: u32, sequence: u32 },
     /// Which parts of the requests this node has received, or that it is executing them.
     ResponderReport { node: u16, slot: u8, sequence: u32 },
-    /// A few bytes that are complete already.
-    Control { node: u16, immediate: u32, bytes: [u8; HEADER_LEN + GREETING_LEN], length: u8 },
+    /// A few bytes that are complete already, for a node's queue pair or for another one.
+    Control {
+        node: u16,
+        to: Option<Datagram>,
+        immediate: u32,
+        bytes: [u8; HEADER_LEN + GREETING_LEN],
+        length: u8,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -103,8 +109,8 @@ impl Core {
                 Tx::ResponderReport { node, slot, sequence } => {
                     self.transmit_responder_report(node, slot, sequence, &mut counted)
                 }
-                Tx::Control { node, immediate, bytes, length } => {
-                    match self.peer(node).and_then(|peer| peer.to) {
+                Tx::Control { node, to, immediate, bytes, length } => {
+                    match to.or_else(|| self.peer(node).and_then(|peer| peer.to)) {
                         Some(to) => counted(&Outgoing {
                             node: Node(node),
                             to,
