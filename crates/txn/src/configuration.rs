@@ -19,6 +19,41 @@ pub struct Replica {
     pub synced: bool,
 }
 
+/// Numbers on which the promises rest, so that all members must have the same ones whatever their files say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// How many nodes may fail at once.
+    pub f: u16,
+    /// Slots of each node in the logs.
+    pub workers: u16,
+    /// Keys in one table of one region.
+    pub rows_max: u64,
+    /// The length of a lease.
+    pub lease_ns: u64,
+    /// The bound on the rates of clocks.
+    pub drift_ppm_max: u64,
+    /// The tables, and how their keys are spread over regions.
+    pub schema: u64,
+}
+
+impl Agreed {
+    /// The first number that differs: its name, and both values.
+    pub fn difference(&self, other: &Agreed) -> Option<(&'static str, u64, u64)> {
+        let all = |of: &Agreed| {
+            [
+                ("f", u64::from(of.f)),
+                ("workers", u64::from(of.workers)),
+                ("rows_max", of.rows_max),
+                ("lease_ns", of.lease_ns),
+                ("drift_ppm_max", of.drift_ppm_max),
+                ("schema", of.schema),
+            ]
+        };
+        let both = all(self).into_iter().zip(all(other));
+        both.into_iter().find(|(a, b)| a.1 != b.1).map(|(a, b)| (a.0, a.1, b.1))
+    }
+}
+
 /// A configuration, on which all its members agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
@@ -43,6 +78,10 @@ pub struct Configuration {
     /// Members of earlier configurations are missing from this one, and may hold leases that have not
     /// expired.
     pub has_removed: bool,
+    /// The numbers that members share. `None` in a configuration that an earlier version of this program made; the next one has them.
+    pub agreed: Option<Agreed>,
+    /// The longest lease that may have been granted since the last configuration that is complete.
+    pub lease_before_ns: u64,
 }
 
 /// Why no configuration with these members may follow.
@@ -80,6 +119,8 @@ impl Configuration {
             leaving: Vec::new(),
             complete: true,
             has_removed: false,
+            agreed: None,
+            lease_before_ns: 0,
         }
     }
 
@@ -167,6 +208,25 @@ impl Configuration {
         if self.is_core(node) { f } else { f + 1 }
     }
 
+    /// The same with these numbers.
+    pub fn with(mut self, agreed: Agreed) -> Configuration {
+        self.agreed = Some(agreed);
+        self
+    }
+
+    /// The length of a lease that is agreed on; 0 if none is.
+    fn lease_ns(&self) -> u64 {
+        self.agreed.map_or(0, |agreed| agreed.lease_ns)
+    }
+
+    /// The configuration after this one with the same members, who share these numbers from then on. Members agree on it like on any other: while
+    /// it opens, leases of the old length run out.
+    pub fn with_other_numbers(&self, agreed: Agreed, f: usize) -> Result<Configuration, Refusal> {
+        let mut next = self.successor(self.manager, self.members.clone(), &self.leaving, f)?;
+        next.agreed = Some(agreed);
+        Ok(next)
+    }
+
     /// The configuration after this one, with these members, made by `manager`.
     pub fn successor(
         &self,
@@ -201,6 +261,11 @@ impl Configuration {
                 || self.members.iter().any(|member| !members.contains(member)),
             members,
             complete: false,
+            agreed: self.agreed,
+            lease_before_ns: match self.complete {
+                true => self.lease_ns(),
+                false => self.lease_before_ns.max(self.lease_ns()),
+            },
         };
         let core = next.core();
         if !next.guards.contains(&core) {
@@ -312,5 +377,71 @@ impl ConfigurationService for Register {
             self.0 = new;
         }
         Ok(self.0.clone())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+    use highwire_stdx::Rng;
+
+    #[test]
+    fn nobody_logs_with_members_that_leave_and_they_log_once_more_elsewhere() {
+        let mut rng = Rng::new(5);
+        for _ in 0..2000 {
+            let count = rng.between(2, 7) as u16;
+            let f = rng.between(0, u64::from(count) - 1) as usize;
+            let nodes: Vec<NodeId> = (0..count).map(NodeId).collect();
+            let mut configuration = Configuration::first(&nodes, &vec![1; nodes.len()], 4, f);
+            configuration.leaving = nodes.iter().copied().filter(|_| rng.chance(0.3)).collect();
+            let leaves = |node: &NodeId| configuration.leaving.contains(node);
+            let staying = nodes.iter().filter(|node| !leaves(node)).count();
+            if staying < f + 1 {
+                continue;
+            }
+            for &node in &nodes {
+                let replicas = configuration.log_replicas(node, f);
+                assert!(replicas.iter().all(|other| *other != node && !leaves(other)), "{replicas:?}");
+                // f + 1 copies that count: the node's own does unless it leaves.
+                let own = usize::from(!leaves(&node));
+                assert_eq!(replicas.len() + own, f + 1, "node {node:?} of {configuration:?}");
+                let mut distinct = replicas.clone();
+                distinct.dedup();
+                assert_eq!(distinct, replicas);
+            }
+        }
+    }
+
+    #[test]
+    fn shared_numbers_are_kept_and_the_longest_lease_is_remembered_until_all_is_complete() {
+        let members = [(NodeId(0), 1), (NodeId(1), 2)];
+        let agreed = Settings::of_tests().agreed();
+        let with_lease = |lease_ns| Agreed { lease_ns, ..agreed };
+        let mut first = Configuration::first(&[NodeId(0), NodeId(1)], &[1, 2], 4, 1).with(with_lease(500));
+        let second = first.with_other_numbers(with_lease(20), 1).expect("nobody goes");
+        assert_eq!((second.agreed, second.lease_before_ns), (Some(with_lease(20)), 500));
+        assert_eq!((second.id, &second.members, second.complete), (2, &first.members, false));
+        let third = second.successor(NodeId(0), members.to_vec(), &[], 1).expect("nobody goes");
+        assert_eq!(
+            (third.agreed, third.lease_before_ns),
+            (second.agreed, 500),
+            "leases of the first may be left"
+        );
+        let mut complete = third.clone();
+        complete.complete = true;
+        let fourth = complete.successor(NodeId(0), members.to_vec(), &[], 1).expect("nobody goes");
+        assert_eq!(fourth.lease_before_ns, 20);
+        for configuration in [first.clone(), second, third, fourth] {
+            assert_eq!(Configuration::from_bytes(&configuration.to_bytes()), Some(configuration));
+        }
+        // As an earlier version wrote it: the last byte is a truth value, and nothing follows.
+        first.agreed = None;
+        for has_removed in [false, true] {
+            first.has_removed = has_removed;
+            let bytes = first.to_bytes();
+            assert_eq!(bytes.last(), Some(&u8::from(has_removed)));
+            assert_eq!(Configuration::from_bytes(&bytes), Some(first.clone()));
+        }
     }
 }

@@ -24,7 +24,7 @@ mod table;
 mod worker;
 pub mod workloads;
 
-pub use configuration::{Configuration, ConfigurationService, Member, Refusal, Register, Replica};
+pub use configuration::{Agreed, Configuration, ConfigurationService, Member, Refusal, Register, Replica};
 pub use id::{Key, NodeId, RegionId, TableId, Txid, Version};
 pub use journal::{DiskOperation, FileName, LoadError, Loaded, NoFileName, load};
 pub use node::{

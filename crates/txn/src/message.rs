@@ -2,7 +2,7 @@
 //! another configuration refuses most of them.
 
 use crate::codec::{Decode, Encode, Malformed, decode, fields, variants};
-use crate::configuration::{Configuration, Replica};
+use crate::configuration::{Agreed, Configuration, Replica};
 use crate::id::{Key, NodeId, RegionId, TableId, Txid, Version};
 use crate::record::Write;
 use crate::table::{Entry, Lock, Mode, RangeRow, Row, ScanError};
@@ -174,18 +174,59 @@ fields!(Row { version, owner, value });
 fields!(Entry { key, version, value });
 fields!(RangeRow { key, version, value });
 fields!(Replica { node, synced });
-fields!(Configuration {
-    cluster,
-    id,
-    revision,
-    manager,
-    members,
-    leaving,
-    regions,
-    guards,
-    complete,
-    has_removed
-});
+fields!(Agreed { f, workers, rows_max, lease_ns, drift_ppm_max, schema });
+
+/// A configuration of an earlier version ends with the byte of `has_removed`. A bit in it says that more follows, so that registers and
+/// journals of that version are still read.
+const HAS_AGREED: u8 = 2;
+
+impl Encode for Configuration {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.cluster.put(to);
+        self.id.put(to);
+        self.revision.put(to);
+        self.manager.put(to);
+        self.members.put(to);
+        self.leaving.put(to);
+        self.regions.put(to);
+        self.guards.put(to);
+        self.complete.put(to);
+        (u8::from(self.has_removed) | if self.agreed.is_some() { HAS_AGREED } else { 0 }).put(to);
+        if let Some(agreed) = self.agreed {
+            agreed.put(to);
+            self.lease_before_ns.put(to);
+        }
+    }
+}
+
+impl Decode for Configuration {
+    fn take(from: &mut &[u8]) -> Result<Configuration, Malformed> {
+        let mut configuration = Configuration {
+            cluster: Decode::take(from)?,
+            id: Decode::take(from)?,
+            revision: Decode::take(from)?,
+            manager: Decode::take(from)?,
+            members: Decode::take(from)?,
+            leaving: Decode::take(from)?,
+            regions: Decode::take(from)?,
+            guards: Decode::take(from)?,
+            complete: Decode::take(from)?,
+            has_removed: false,
+            agreed: None,
+            lease_before_ns: 0,
+        };
+        let last = u8::take(from)?;
+        if last > 3 {
+            return Err(Malformed);
+        }
+        configuration.has_removed = last & 1 != 0;
+        if last & HAS_AGREED != 0 {
+            configuration.agreed = Some(Decode::take(from)?);
+            configuration.lease_before_ns = Decode::take(from)?;
+        }
+        Ok(configuration)
+    }
+}
 
 impl Encode for Mode {
     fn put(&self, to: &mut Vec<u8>) {

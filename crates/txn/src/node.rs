@@ -256,7 +256,7 @@ impl Node {
         now_ns: u64,
     ) -> Node {
         let nobody = |worker| Txid { node: id, worker, sequence: 0 };
-        Node {
+        let mut node = Node {
             id,
             boot,
             rng: Rng::new(boot),
@@ -287,7 +287,21 @@ impl Node {
             settings,
             #[cfg(all(test, not(loom)))]
             defect: None,
+        };
+        node.heed_agreed();
+        node
+    }
+
+    /// Works with the numbers that the members have agreed on.
+    fn heed_agreed(&mut self) {
+        if let Some(agreed) = &self.configuration.agreed {
+            self.settings.heed(agreed);
         }
+    }
+
+    /// This node's settings, with the numbers that the members have agreed on.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// What would survive this process. `None` if it holds nothing that the cluster counts on.

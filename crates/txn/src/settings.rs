@@ -1,7 +1,7 @@
 //! Settings that are the same on all nodes of a cluster, and never change.
 
-use crate::configuration::Configuration;
-use crate::id::{Key, RegionId, TableId};
+use crate::configuration::{Agreed, Configuration};
+use crate::id::{Key, RegionId, TableId, mix};
 use crate::table::{HashTable, LONG_VALUE_BYTES_MAX, OrderedTable, Table, VALUE_BYTES_MAX};
 
 /// The kind of a table.
@@ -52,6 +52,43 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The numbers that all members of a cluster share.
+    pub fn agreed(&self) -> Agreed {
+        let kind = |table: &TableKind| match *table {
+            TableKind::Hash => 1,
+            TableKind::Sized { .. } => 2,
+            TableKind::Ordered { keys_per_run } => mix(keys_per_run).max(3),
+        };
+        let schema = self.tables.iter().fold(self.scan_rows_max as u64, |sum, table| mix(sum ^ kind(table)));
+        Agreed {
+            f: self.f as u16,
+            workers: self.workers,
+            rows_max: self.rows_max as u64,
+            lease_ns: self.lease_ns,
+            drift_ppm_max: self.drift_ppm_max,
+            schema,
+        }
+    }
+
+    /// Whether a node with these settings can be a member of a cluster that has agreed on these numbers. The others, it takes from there.
+    pub(crate) fn suits(&self, agreed: &Agreed) -> bool {
+        let own = self.agreed();
+        (own.f, own.workers, own.schema) == (agreed.f, agreed.workers, agreed.schema)
+            && (1..=1 << 60).contains(&agreed.lease_ns)
+            && agreed.drift_ppm_max < 1_000_000
+    }
+
+    /// Takes the numbers that the members have agreed on. Times that are multiples of a lease change with it.
+    pub(crate) fn heed(&mut self, agreed: &Agreed) {
+        if self.lease_ns != agreed.lease_ns {
+            let times = (self.stuck_ns / self.lease_ns.max(1)).max(1);
+            self.stuck_ns = agreed.lease_ns.saturating_mul(times);
+        }
+        self.lease_ns = agreed.lease_ns;
+        self.drift_ppm_max = agreed.drift_ppm_max;
+        self.rows_max = agreed.rows_max as usize;
+    }
+
     pub(crate) fn table(&self, table: TableId) -> Option<Table> {
         Some(match self.tables.get(usize::from(table.0))? {
             TableKind::Hash => Table::Hash(Box::new(HashTable::new(self.rows_max))),
@@ -105,8 +142,9 @@ impl Settings {
     }
 
     /// After this much of its own time a node knows that every lease granted before has expired for its holder, however the two clocks run.
-    pub(crate) fn lease_wait_ns(&self) -> u64 {
-        let scaled = u128::from(self.lease_ns) * u128::from(1_000_000 + self.drift_ppm_max);
+    /// `before_ns`: the longest that may have been granted.
+    pub(crate) fn lease_wait_ns(&self, before_ns: u64) -> u64 {
+        let scaled = u128::from(self.lease_ns.max(before_ns)) * u128::from(1_000_000 + self.drift_ppm_max);
         (scaled / u128::from(1_000_000 - self.drift_ppm_max)) as u64 + 1
     }
 }
@@ -129,5 +167,55 @@ impl Settings {
             part_bytes: 4 << 20,
             page_pause_times: 0,
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// The waiting node's clock may be the fastest one that is allowed, and the holder's the slowest.
+    #[test]
+    fn a_lease_has_expired_for_the_slowest_clock_when_the_fastest_has_waited() {
+        for lease_ns in [1, 999, 4_000_000, 300_000_000, 60_000_000_000] {
+            for drift_ppm_max in [0, 1, 1000, 50_000, 500_000] {
+                for before_ns in [0, lease_ns / 2, lease_ns, 3 * lease_ns] {
+                    let settings = Settings { lease_ns, drift_ppm_max, ..Settings::of_tests() };
+                    let wait = u128::from(settings.lease_wait_ns(before_ns));
+                    let longest = u128::from(lease_ns.max(before_ns));
+                    let (slow, fast) =
+                        (u128::from(1_000_000 - drift_ppm_max), u128::from(1_000_000 + drift_ppm_max));
+                    // In true time the wait is wait / fast, of which the holder's clock shows a part of slow.
+                    assert!(wait * slow >= longest * fast, "{lease_ns} {drift_ppm_max} {before_ns}");
+                    assert!((wait - 1) * slow <= longest * fast, "longer than needed");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_the_cluster_take_the_place_of_a_nodes_own() {
+        let mut settings = Settings::of_tests();
+        let agreed = Agreed { lease_ns: 3 * settings.lease_ns, rows_max: 7, ..settings.agreed() };
+        assert!(settings.suits(&agreed));
+        let stuck_ns = settings.stuck_ns;
+        settings.heed(&agreed);
+        assert_eq!((settings.agreed(), settings.stuck_ns), (agreed, 3 * stuck_ns));
+        assert_eq!(settings.heartbeat_ns() * 5, agreed.lease_ns);
+        for unsuitable in [
+            Agreed { f: 2, ..agreed },
+            Agreed { workers: 2, ..agreed },
+            Agreed { schema: 1, ..agreed },
+            Agreed { lease_ns: 0, ..agreed },
+            Agreed { drift_ppm_max: 1_000_000, ..agreed },
+        ] {
+            assert!(!settings.suits(&unsuitable), "{unsuitable:?}");
+            assert!(agreed.difference(&unsuitable).is_some());
+        }
+        assert_eq!(
+            agreed.difference(&Agreed { lease_ns: 5, ..agreed }),
+            Some(("lease_ns", agreed.lease_ns, 5))
+        );
+        assert_eq!(agreed.difference(&agreed), None);
     }
 }

@@ -65,6 +65,8 @@ impl Store {
                 *place = None;
             } else if place.is_none() {
                 *place = settings.table(table);
+            } else if let Some(Table::Ordered(rows)) = place {
+                rows.limit(settings.rows_max);
             }
         }
     }

@@ -148,6 +148,42 @@ fn damage_before_the_end_is_found_wherever_it_is() {
     assert!(refused > torn && torn > 0, "{refused} {torn}");
 }
 
+/// Where each entry of a log lies, its number, and the number up to which entries were durable when it was written.
+fn entries(log: &[u8]) -> Vec<(std::ops::Range<usize>, u64, u64)> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    while at < log.len() {
+        let length = u32::from_le_bytes(log[at..at + 4].try_into().expect("four bytes")) as usize;
+        let long = |from: usize| u64::from_le_bytes(log[from..from + 8].try_into().expect("eight bytes"));
+        found.push((at..at + 24 + length, long(at + 8), long(at + 16)));
+        at += 24 + length;
+    }
+    found
+}
+
+/// The last entry that was durable for certain is known by the entries behind it only: none of it may be missing.
+#[test]
+fn the_loss_of_any_entry_that_a_later_one_knew_to_be_durable_is_found() {
+    let mut single = Single::new(u64::MAX);
+    for key in 0..6 {
+        single.write(key, Mode::Insert);
+    }
+    let whole = single.files[&FileName::Log(0)].clone();
+    let all = entries(&whole);
+    let durable = all.last().expect("entries").2;
+    assert!(all.iter().any(|entry| entry.1 + 1 == durable), "{all:?}");
+    for (range, number, _) in &all {
+        let mut bent = whole.clone();
+        bent[range.end - 1] ^= 1;
+        let mut cut = whole.clone();
+        cut.drain(range.clone());
+        for log in [bent, cut] {
+            let found = keys(&Files::from([(FileName::Log(0), log)]));
+            let is_refused = matches!(found, Err(LoadError::Damaged { file: FileName::Log(0), offset }) if offset == range.start as u64);
+            assert_eq!(is_refused, *number < durable, "entry {number}, {durable} are durable: {found:?}");
+        }
+    }
+}
+
 #[test]
 fn a_checkpoint_takes_the_place_of_the_log_before_it() {
     let mut single = Single::new(2000);

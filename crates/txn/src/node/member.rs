@@ -103,6 +103,7 @@ impl Node {
                 > (self.configuration.id, self.configuration.revision)
         {
             self.configuration = configuration;
+            self.heed_agreed();
         }
     }
 
@@ -123,6 +124,9 @@ impl Node {
         }
         let (members, leaving) = self.wish()?;
         let mut new = self.configuration.successor(self.id, members, &leaving, self.settings.f).ok();
+        if let Some(new) = new.as_mut().filter(|new| new.agreed.is_none()) {
+            new.agreed = Some(self.settings.agreed());
+        }
         if planted!(self, StaleReplicaPromoted)
             && let Some(new) = &mut new
         {
@@ -257,6 +261,7 @@ impl Node {
         self.is_open = false;
         self.manager = None;
         self.configuration = configuration;
+        self.heed_agreed();
         self.note_adopted();
         self.sequence = self.sequence.max(u64::from(self.configuration.id) << 32);
         self.leases.adopt(self.now_ns);
@@ -283,6 +288,7 @@ impl Node {
     /// member, or stays away.
     fn removed(&mut self, configuration: Configuration) {
         self.configuration = configuration;
+        self.heed_agreed();
         self.is_open = false;
         self.is_restarted = false;
         self.manager = None;
@@ -340,6 +346,7 @@ impl Node {
             && configuration.regions.len() == self.configuration.regions.len()
             && configuration.regions.iter().all(whole)
             && configuration.regions.iter().flatten().all(|replica| known(replica.node))
+            && configuration.agreed.is_none_or(|agreed| self.settings.suits(&agreed))
     }
 }
 

@@ -104,7 +104,8 @@ impl Node {
         match manager.stage {
             Stage::Adopting => {
                 let waits = self.configuration.has_removed && !planted!(self, LeasesAreNotWaitedFor);
-                let wait_ns = if waits { self.settings.lease_wait_ns() } else { 0 };
+                let wait_ns =
+                    if waits { self.settings.lease_wait_ns(self.configuration.lease_before_ns) } else { 0 };
                 manager.stage = Stage::WaitingForLeases { until_ns: self.now_ns + wait_ns };
                 self.manage();
             }

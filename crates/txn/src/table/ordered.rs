@@ -46,6 +46,11 @@ impl OrderedTable {
         OrderedTable { rows: RwLock::new(BTreeMap::new()), rows_max }
     }
 
+    /// Takes at most so many keys from now on.
+    pub(crate) fn limit(&mut self, rows_max: usize) {
+        self.rows_max = rows_max;
+    }
+
     /// All rows from `low` to `high`, both included, as the transaction `me` may see them: not if others hold locks there.
     pub fn scan(&self, low: Key, high: Key, rows_max: usize, me: Txid) -> Result<Vec<RangeRow>, ScanError> {
         let (mut found, mut bytes) = (Vec::new(), 0);
