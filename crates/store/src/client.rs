@@ -159,6 +159,9 @@ impl Client {
 
     /// Runs a transaction until it commits. An error of the closure ends it, and it has no effect.
     ///
+    /// The closure may run several times, and may read values that never were there together. Whatever it returns, a value or an error, counts
+    /// only if all that it read was true at one instant; otherwise it runs again.
+    ///
     /// # Errors
     /// The closure's error, or why the transaction could not be committed.
     pub fn transact<T>(
@@ -174,7 +177,11 @@ impl Client {
                 values: BTreeMap::new(),
                 reads: 0,
             };
-            let result = body(&mut transaction).and_then(|value| transaction.commit().map(|()| value));
+            let result = match body(&mut transaction) {
+                Ok(value) => transaction.commit().map(|()| value),
+                Err(error) if error.is_verdict() => transaction.check_reads().and(Err(error)),
+                Err(error) => Err(error),
+            };
             let is_over = Instant::now() >= deadline;
             match result {
                 Err(StoreError::Conflict) if !is_over => self.counts.retries += 1,

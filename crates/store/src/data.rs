@@ -173,7 +173,7 @@ fn begin(path: &Path, node: u16, boot: u64) -> Result<(), DataError> {
 #[derive(Debug)]
 pub(crate) struct JournalWriter {
     folder: DataFolder,
-    open: BTreeMap<FileName, File>,
+    open: BTreeMap<FileName, JournalFile>,
     /// A new file's name must be made durable too, not only its content.
     has_new_names: bool,
 }
@@ -199,7 +199,7 @@ impl JournalWriter {
                     Entry::Occupied(entry) => entry.into_mut(),
                     Entry::Vacant(entry) => {
                         self.has_new_names = true;
-                        entry.insert(File::create(path)?)
+                        entry.insert(JournalFile::create(path)?)
                     }
                 };
                 file.write_all(&bytes)
@@ -209,7 +209,7 @@ impl JournalWriter {
                     file.sync_data()?;
                 }
                 if self.has_new_names {
-                    File::open(&self.folder.path)?.sync_all()?;
+                    sync_names(&self.folder.path)?;
                     self.has_new_names = false;
                 }
                 Ok(())
@@ -224,6 +224,29 @@ impl JournalWriter {
         }
     }
 }
+
+#[cfg(not(test))]
+use file::{JournalFile, sync_names};
+#[cfg(test)]
+use forgetful::{JournalFile, sync_names};
+
+/// Files of the journal.
+#[cfg(not(test))]
+mod file {
+    use std::fs::File;
+    use std::io;
+    use std::path::Path;
+
+    pub(super) type JournalFile = File;
+
+    /// Makes the names of new files durable.
+    pub(super) fn sync_names(folder: &Path) -> io::Result<()> {
+        File::open(folder)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod forgetful;
 
 #[cfg(test)]
 mod tests {
@@ -293,6 +316,7 @@ mod tests {
         // A new writer to which the name is given again replaces the earlier content.
         let mut writer = open().writer();
         writer.operate(append("new")).expect("written");
+        assert!(writer.operate(DiskOperation::Sync { file }).expect("synced"));
         assert_eq!(read(), Some(b"new".to_vec()));
         writer.operate(DiskOperation::Remove { file }).expect("removed");
         writer.operate(DiskOperation::Remove { file }).expect("as good as removed");

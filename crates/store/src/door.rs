@@ -192,7 +192,7 @@ fn meet(other: Introduction, store: &Store) -> Result<Answer, StoreError> {
     if other.node == own.node {
         return Err(taken(own.node, &own.door));
     }
-    peers::check_shape(&other, own)?;
+    peers::check_shape(&other, own, store.waits_for().is_some())?;
     let known = store.doors().into_iter().find(|known| known.0 == other.node);
     if let Some((node, door)) = known.filter(|known| known.1 != other.door)
         && store.run(move |local| async move { local.shared.node.borrow().hears(NodeId(node)) }) == Ok(true)

@@ -225,6 +225,10 @@ impl Engine {
         let fresh_boot = random().map_err(|error| failed("the system's random numbers", error))?;
         let disk = own.data.as_deref().map(|path| Disk::open(path, config, id, fresh_boot)).transpose();
         let disk = disk.map_err(StartError)?;
+        let secret = register.secret().map_err(|error| failed("the register", error))?;
+        if let Some(agreed) = register.holds().ok().flatten().and_then(|holds| holds.agreed) {
+            peers::check_agreed(&settings.agreed(), &agreed).map_err(StartError)?;
+        }
         if let Some(disk) = &disk {
             disk.check(&mut register).map_err(StartError)?;
         }
@@ -249,7 +253,7 @@ impl Engine {
         // wake up to find that out.
         let engine = highwire_host::Engine::Inline;
         let device = DeviceConfig { address: own.address, link, engine, ..DeviceConfig::default() };
-        let work = move || match open(&device, id) {
+        let work = move || match open(&device, id, secret) {
             Ok((device, rpc)) => {
                 let _ = started.send(Ok((rpc.bell(), rpc.address().to_string())));
                 starter.run(rpc);
@@ -306,12 +310,17 @@ fn random() -> std::io::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-fn open(config: &DeviceConfig, id: u16) -> Result<(Device, Rpc), StartError> {
+/// `secret`: only who knows it can send to the queue pair.
+fn open(config: &DeviceConfig, id: u16, secret: u64) -> Result<(Device, Rpc), StartError> {
     let device = Device::open(config).map_err(|error| failed("the RDMA device", error))?;
     let mut config = RpcConfig::new(RpcNode(id));
     config.idle = highwire_host::rpc::Idle::Spin;
     (config.receives, config.sends) = (1024, 512);
     config.endpoint.failure_after = NEVER;
+    // A Q_Key whose highest bit is set means the queue pair's own (IBTA §3.5.3), so a secret has 31 bits.
+    config.endpoint.qkey = secret as u32 >> 1;
+    // Nodes meet at their doors first.
+    config.endpoint.accepts_strangers = false;
     config.endpoint.tasks_max = 4096;
     config.endpoint.batch_bytes_max = BATCH_BYTES_MAX;
     let rpc = Rpc::open(&device, config).map_err(|error| failed("the RPC endpoint", error))?;

@@ -26,6 +26,13 @@ impl StoreError {
     }
 }
 
+impl StoreError {
+    /// Whether the error says something about what a transaction has read, as opposed to how it fared.
+    pub(crate) fn is_verdict(&self) -> bool {
+        matches!(self, StoreError::Full | StoreError::Invalid(_) | StoreError::Aborted(_))
+    }
+}
+
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

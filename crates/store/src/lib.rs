@@ -27,6 +27,7 @@ mod engine;
 mod error;
 pub mod faults;
 mod freeze;
+mod fresh;
 mod idle;
 mod message;
 mod metrics;
@@ -48,8 +49,10 @@ pub use clock::Clock;
 pub use config::{ClusterConfig, ConfigError, DoorLimits, Link, NodeConfig};
 pub use engine::{Engine, StartError, Store};
 pub use error::StoreError;
+pub use fresh::fresh_name;
 pub use message::{Entry, Holding, NodeStatus};
 pub use milestones::{Milestone, MilestoneEvent};
+pub use peers::configure;
 pub use register::{EtcdRegister, FileRegister, RegisterError};
 #[doc(hidden)]
 pub use resp::try_parser;

@@ -259,6 +259,12 @@ pub(crate) struct Shape {
     pub(crate) regions: u16,
     pub(crate) workers: u16,
     pub(crate) has_data: bool,
+    /// These can be changed in the register, which counts more than a node's file.
+    pub(crate) lease_ms: u64,
+    pub(crate) rows_max: u64,
+    /// Numbers of the program.
+    pub(crate) drift_ppm_max: u64,
+    pub(crate) schema: u64,
 }
 
 /// A node's status.
@@ -406,7 +412,16 @@ mod tests {
                 boot: 2,
                 endpoint: "e".into(),
                 door: "d:1".into(),
-                shape: Shape { f: 1, regions: 16, workers: 64, has_data: false },
+                shape: Shape {
+                    f: 1,
+                    regions: 16,
+                    workers: 64,
+                    has_data: false,
+                    lease_ms: 300,
+                    rows_max: 9,
+                    drift_ppm_max: 1000,
+                    schema: 5,
+                },
             }),
         ]
     }

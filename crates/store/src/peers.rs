@@ -9,6 +9,8 @@ use crate::config::ClusterConfig;
 use crate::engine::{Store, named};
 use crate::error::StoreError;
 use crate::message::{Answer, GREETING, Introduction, Request, Shape, receive, send};
+use crate::register::Register;
+use highwire_txn::{Agreed, ConfigurationService as _};
 use std::io::{self, Write as _};
 use std::net::TcpStream;
 use std::thread;
@@ -67,18 +69,34 @@ fn converse(store: &Store, door: &str, id: u16, has_met: &mut bool) -> io::Resul
 
 /// What all nodes of a cluster must share, as this file has it.
 pub(crate) fn shape_of(config: &ClusterConfig, has_data: bool) -> Shape {
-    Shape { f: config.f as u16, regions: config.regions as u16, workers: config.workers, has_data }
+    let agreed = config.settings().agreed();
+    Shape {
+        f: agreed.f,
+        regions: config.regions as u16,
+        workers: agreed.workers,
+        has_data,
+        lease_ms: config.lease_ms,
+        rows_max: agreed.rows_max,
+        drift_ppm_max: agreed.drift_ppm_max,
+        schema: agreed.schema,
+    }
 }
 
-/// Whether two nodes can be of one cluster.
-pub(crate) fn check_shape(other: &Introduction, own: &Introduction) -> Result<(), StoreError> {
+/// Whether two nodes can be of one cluster. `is_new`: the cluster has not begun, so that no register has the numbers that can be changed.
+pub(crate) fn check_shape(other: &Introduction, own: &Introduction, is_new: bool) -> Result<(), StoreError> {
     let (theirs, ours) = (&other.shape, &own.shape);
     let numbers = [
-        ("f", theirs.f, ours.f),
-        ("regions", theirs.regions, ours.regions),
-        ("workers", theirs.workers, ours.workers),
+        ("f", u64::from(theirs.f), u64::from(ours.f)),
+        ("regions", u64::from(theirs.regions), u64::from(ours.regions)),
+        ("workers", u64::from(theirs.workers), u64::from(ours.workers)),
+        ("drift_ppm_max of the program", theirs.drift_ppm_max, ours.drift_ppm_max),
+        ("schema of the program", theirs.schema, ours.schema),
     ];
-    if let Some((name, theirs, ours)) = numbers.into_iter().find(|(_, theirs, ours)| theirs != ours) {
+    let changeable =
+        [("lease_ms", theirs.lease_ms, ours.lease_ms), ("rows_max", theirs.rows_max, ours.rows_max)];
+    let changeable = changeable.into_iter().filter(|_| is_new);
+    let mut all = numbers.into_iter().chain(changeable);
+    if let Some((name, theirs, ours)) = all.find(|(_, theirs, ours)| theirs != ours) {
         return Err(StoreError::invalid(format!(
             "`{name}` is {theirs} here and {ours} at node {}, and must be the same",
             own.node
@@ -94,5 +112,58 @@ pub(crate) fn check_shape(other: &Introduction, own: &Introduction) -> Result<()
             other.node, own.node
         ))),
         _ => Ok(()),
+    }
+}
+
+/// Whether a node with its own numbers can be one of the cluster whose numbers are these.
+pub(crate) fn check_agreed(own: &Agreed, agreed: &Agreed) -> Result<(), String> {
+    let Some((name, here, there)) = own.difference(agreed) else { return Ok(()) };
+    Err(match name {
+        "lease_ns" => {
+            let ms = |ns: u64| ns as f64 / 1e6;
+            differs("lease_ms", ms(here), ms(there), CHANGED)
+        }
+        "rows_max" => differs(name, here, there, CHANGED),
+        "f" | "workers" => differs(name, here, there, "it cannot be changed"),
+        _ => differs(name, here, there, "this is another version of the program"),
+    })
+}
+
+const CHANGED: &str = "change the file, or the cluster with `highwire store configure`";
+
+fn differs(name: &str, here: impl std::fmt::Display, there: impl std::fmt::Display, advice: &str) -> String {
+    format!("`{name}` is {here} here and {there} in the cluster's register: {advice}")
+}
+
+/// Lets the cluster share the numbers of this file from now on. Returns whether it did not before.
+///
+/// # Errors
+/// The register cannot be read or changed, or a number cannot be changed: its name, and both values.
+pub fn configure(config: &ClusterConfig) -> Result<bool, String> {
+    let text = |error| format!("the register: {error}");
+    let mut register = Register::open(&config.register).map_err(text)?;
+    let wanted = config.settings().agreed();
+    loop {
+        let holds = register
+            .holds()
+            .map_err(text)?
+            .ok_or("the cluster has not begun: its nodes take the numbers of their file")?;
+        if holds.regions.len() != config.regions {
+            return Err(differs("regions", config.regions, holds.regions.len(), "it cannot be changed"));
+        }
+        if holds.agreed == Some(wanted) {
+            return Ok(false);
+        }
+        if let Some(agreed) = &holds.agreed {
+            let fixed = Agreed { lease_ns: wanted.lease_ns, rows_max: wanted.rows_max, ..*agreed };
+            check_agreed(&wanted, &fixed)?;
+        }
+        let next = holds.with_other_numbers(wanted, config.f).map_err(|refusal| {
+            format!("the cluster cannot change now, because copies are missing ({refusal:?})")
+        })?;
+        let after = register.compare_and_swap(holds.id, holds.revision, next.clone()).map_err(text)?;
+        if after == next {
+            return Ok(true);
+        }
     }
 }

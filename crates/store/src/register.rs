@@ -10,12 +10,13 @@
 //! stays there until [`KEPT`] more have come. A late writer does no harm, because a link below the greatest
 //! number changes nothing that any process reads.
 
+use crate::fresh::fresh_name;
 use highwire_txn::{Configuration, ConfigurationService};
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The least number of changes that stay on disk.
 const KEPT: u64 = 64;
@@ -47,6 +48,14 @@ impl Register {
         match self {
             Register::Files(register) => register.begin(first),
             Register::Etcd(register) => register.begin(first),
+        }
+    }
+
+    /// The number that all nodes of the cluster know, and others do not.
+    pub(crate) fn secret(&mut self) -> Result<u64, RegisterError> {
+        match self {
+            Register::Files(register) => register.secret(),
+            Register::Etcd(register) => register.secret(),
         }
     }
 
@@ -85,6 +94,8 @@ impl ConfigurationService for Register {
 #[derive(Debug)]
 pub struct FileRegister {
     folder: PathBuf,
+    /// Change numbers up to this one are durable.
+    durable: u64,
 }
 
 /// Why the register cannot be read or changed.
@@ -125,7 +136,7 @@ impl FileRegister {
     /// The folder cannot be made.
     pub fn open(folder: &Path) -> Result<FileRegister, RegisterError> {
         fs::create_dir_all(folder).map_err(|error| RegisterError::Io(folder.to_path_buf(), error))?;
-        Ok(FileRegister { folder: folder.to_path_buf() })
+        Ok(FileRegister { folder: folder.to_path_buf(), durable: 0 })
     }
 
     /// Writes the first configuration, unless there is one; returns the one in force.
@@ -147,7 +158,7 @@ impl FileRegister {
         Ok(self.latest()?.map(|(_, configuration)| configuration))
     }
 
-    fn latest(&self) -> Result<Option<(u64, Configuration)>, RegisterError> {
+    fn latest(&mut self) -> Result<Option<(u64, Configuration)>, RegisterError> {
         let fail = |error| RegisterError::Io(self.folder.clone(), error);
         let mut greatest = None;
         for entry in fs::read_dir(&self.folder).map_err(fail)? {
@@ -155,6 +166,11 @@ impl FileRegister {
             greatest = greatest.max(name.to_str().and_then(|name| name.parse::<u64>().ok()));
         }
         let Some(number) = greatest else { return Ok(None) };
+        // What a node has read and acts upon must outlive a loss of power, even if its writer did not live to sync it.
+        if self.durable < number {
+            self.sync_folder().map_err(fail)?;
+            self.durable = number;
+        }
         let path = self.folder.join(number.to_string());
         let bytes = fs::read(&path).map_err(|error| RegisterError::Io(path.clone(), error))?;
         let (sum, body) = bytes.split_first_chunk().ok_or_else(|| RegisterError::Damaged(path.clone()))?;
@@ -166,27 +182,54 @@ impl FileRegister {
 
     /// Makes change `number`, unless another node has made one of that number.
     fn link(&self, number: u64, configuration: &Configuration) -> Result<(), RegisterError> {
-        static DRAFTS: AtomicU64 = AtomicU64::new(0);
-        let draft = DRAFTS.fetch_add(1, Ordering::Relaxed);
-        let draft = self.folder.join(format!("draft-{}-{draft}", std::process::id()));
         let body = configuration.to_bytes();
-        let written = (|| {
-            let mut file = File::create(&draft)?;
-            file.write_all(&crc32fast::hash(&body).to_le_bytes())?;
-            file.write_all(&body)?;
-            file.sync_all()?;
-            match fs::hard_link(&draft, self.folder.join(number.to_string())) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-                result => result.and_then(|()| File::open(&self.folder)?.sync_all()),
-            }
-        })();
-        let _ = fs::remove_file(&draft);
+        let written = self.publish(&number.to_string(), &[&crc32fast::hash(&body).to_le_bytes(), &body]);
         if let Some(old) = number.checked_sub(KEPT) {
             let _ = fs::remove_file(self.folder.join(old.to_string()));
         }
         written.map_err(|error| RegisterError::Io(self.folder.clone(), error))
     }
+
+    /// Makes a file of this name with these bytes, unless there is one. Its bytes are durable before anybody can see them.
+    fn publish(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+        // A draft that another process opened too would change after it has got its name.
+        let draft = self.folder.join(format!("draft-{}", fresh_name()?));
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        let published = (|| {
+            parts.iter().try_for_each(|part| file.write_all(part))?;
+            file.sync_all()?;
+            self.sync_folder()?;
+            match fs::hard_link(&draft, self.folder.join(name)) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                result => result.and_then(|()| self.sync_folder()),
+            }
+        })();
+        let _ = fs::remove_file(&draft);
+        published
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        File::open(&self.folder)?.sync_all()
+    }
+
+    /// The number that all nodes of the cluster know, and others do not. The first node that asks draws it.
+    ///
+    /// # Errors
+    /// [`RegisterError`].
+    pub fn secret(&mut self) -> Result<u64, RegisterError> {
+        let path = self.folder.join(SECRET);
+        let fail = |error| RegisterError::Io(path.clone(), error);
+        if !path.exists() {
+            let name = fresh_name().map_err(fail)?;
+            self.publish(SECRET, &[name[..16].as_bytes()]).map_err(fail)?;
+        }
+        let text = fs::read_to_string(&path).map_err(fail)?;
+        u64::from_str_radix(&text, 16).map_err(|_| RegisterError::Damaged(path.clone()))
+    }
 }
+
+/// The name of the secret's file.
+const SECRET: &str = "secret";
 
 impl ConfigurationService for FileRegister {
     type Error = RegisterError;
@@ -275,6 +318,90 @@ mod tests {
         let stale = Configuration { id: 2, revision: 9, ..first.clone() };
         assert_eq!(register.compare_and_swap(1, 0, stale).expect("it holds one"), second);
         assert_eq!(register.begin(&first).expect("it holds one"), second, "a cluster begins once");
+        let _ = fs::remove_dir_all(&folder);
+    }
+
+    #[test]
+    fn a_change_from_another_revision_is_refused_even_if_the_configuration_is_the_same() {
+        let folder = folder("revision");
+        let mut register = FileRegister::open(&folder).expect("a register");
+        let first = register.begin(&first()).expect("the first");
+        let complete = Configuration { revision: 1, manager: NodeId(1), ..first.clone() };
+        assert_eq!(register.compare_and_swap(1, 0, complete.clone()).expect("it holds one"), complete);
+        let other = Configuration { revision: 1, leaving: vec![NodeId(1)], ..first.clone() };
+        for (id, revision) in [(1, 0), (1, 2), (0, 1), (2, 1)] {
+            assert_eq!(
+                register.compare_and_swap(id, revision, other.clone()).expect("it holds one"),
+                complete
+            );
+        }
+        let _ = fs::remove_dir_all(&folder);
+    }
+
+    /// Two nodes have read the same one and try at the same time: whoever comes second must not replace what the first has made.
+    #[test]
+    fn of_two_changes_of_one_number_the_first_stays() {
+        let folder = folder("number");
+        let mut register = FileRegister::open(&folder).expect("a register");
+        let first = register.begin(&first()).expect("the first");
+        let change = |manager| Configuration { id: 2, manager: NodeId(manager), ..first.clone() };
+        register.link(2, &change(0)).expect("made");
+        register.link(2, &change(1)).expect("not made, and no error");
+        assert_eq!(register.read().expect("it holds one"), change(0));
+        let _ = fs::remove_dir_all(&folder);
+    }
+
+    /// A reader never sees a file that still changes, whatever drafts others leave there.
+    #[test]
+    fn nothing_that_was_published_is_ever_open_for_writing() {
+        let folder = folder("drafts");
+        let mut register = FileRegister::open(&folder).expect("a register");
+        register.begin(&first()).expect("the first");
+        let secret = register.secret().expect("drawn");
+        // What another process of the same number, in another container, may leave behind.
+        for name in [format!("draft-{}-0", std::process::id()), "draft-1-0".into(), "draft".into()] {
+            fs::write(folder.join(name), b"torn").expect("written");
+        }
+        let names = || {
+            let entries = fs::read_dir(&folder).expect("a folder").flatten();
+            entries.map(|entry| entry.file_name().into_string().expect("a name")).collect::<Vec<_>>()
+        };
+        let before = names().len();
+        let mut last = first();
+        for id in 2..20 {
+            let next = Configuration { id, ..last.clone() };
+            let inode = |name: &str| {
+                std::os::unix::fs::MetadataExt::ino(&fs::metadata(folder.join(name)).expect("there"))
+            };
+            assert_eq!(register.compare_and_swap(id - 1, 0, next.clone()).expect("made"), next);
+            let made = inode(&id.to_string());
+            assert!(names().iter().filter(|name| name.starts_with("draft")).all(|name| inode(name) != made));
+            last = next;
+        }
+        assert_eq!(names().len(), before + 18, "drafts stay behind: {:?}", names());
+        assert_eq!(FileRegister::open(&folder).expect("it is there").secret().expect("known"), secret);
+        let _ = fs::remove_dir_all(&folder);
+    }
+
+    /// Processes of one number share the folder, as in containers: each writes, and each reads what the others have published.
+    #[test]
+    fn no_reader_sees_a_torn_change_however_many_write() {
+        let folder = folder("torn");
+        FileRegister::open(&folder).and_then(|mut register| register.begin(&first())).expect("a register");
+        std::thread::scope(|scope| {
+            for own in 0..4u16 {
+                let folder = &folder;
+                scope.spawn(move || {
+                    let mut register = FileRegister::open(folder).expect("a register");
+                    for _ in 0..100 {
+                        let now = register.read().expect("whole");
+                        let members = (0..64).map(|node| (NodeId(node), u64::from(own))).collect();
+                        let new = Configuration { revision: now.revision + 1, members, ..now.clone() };
+                        register.compare_and_swap(now.id, now.revision, new).expect("whole");
+                    }
+                });
+            }
+        });
         let _ = fs::remove_dir_all(&folder);
     }
 

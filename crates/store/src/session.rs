@@ -14,9 +14,13 @@ use highwire_txn::{
     AbortReason, Event, Key, Mode, Node, Phase, RangeRow, TableId, TransactionError, Version,
 };
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
+
+mod queue;
+
+pub(crate) use queue::Arrival;
+use queue::{LONG_WORKERS, Queue};
 
 /// The table of `txn` in which keys lie, and values that are short.
 pub(crate) const ROWS: TableId = TableId(0);
@@ -26,9 +30,6 @@ pub(crate) const LONG_VALUES: TableId = TableId(1);
 /// The table of `txn` for the trees of ordered tables.
 pub(crate) const ORDER: TableId = TableId(2);
 
-/// Workers for transactions that write much. A worker's last record stays in the log, at f + 1 nodes, and a
-/// recovery sends it to all: if every worker could have long ones, they would fill memories.
-const LONG_WORKERS: u16 = 2;
 /// Records that are longer need such a worker.
 pub(crate) const USUAL_RECORD_BYTES_MAX: usize = 64 << 10;
 
@@ -65,10 +66,7 @@ pub(crate) struct Outcomes {
 #[derive(Default)]
 struct Workers {
     seats: Vec<Seat>,
-    free: Vec<u16>,
-    waiting: VecDeque<Waker>,
-    /// Tasks that wait for one of the first [`LONG_WORKERS`].
-    waiting_long: VecDeque<Waker>,
+    queue: Queue,
 }
 
 #[derive(Default)]
@@ -82,8 +80,7 @@ struct Seat {
 impl Shared {
     pub(crate) fn new(node: Node, f: usize, workers: u16, seed: u64) -> Rc<Shared> {
         let seats = (0..workers).map(|_| Seat::default()).collect();
-        // The last one is taken first: those for long records are left as long as there are others.
-        let workers = Workers { seats, free: (0..workers).collect(), ..Workers::default() };
+        let workers = Workers { seats, queue: Queue::new(workers) };
         Rc::new(Shared {
             node: RefCell::new(node),
             clock: Clock,
@@ -171,18 +168,7 @@ impl Shared {
         let mut workers = self.workers.borrow_mut();
         let seat = &mut workers.seats[usize::from(worker)];
         (seat.is_orphan, seat.event) = (false, None);
-        match worker < LONG_WORKERS {
-            true => workers.free.insert(0, worker),
-            false => workers.free.push(worker),
-        }
-        let Workers { waiting, waiting_long, .. } = &mut *workers;
-        // Few wait for those, and one of them may have given up.
-        if worker < LONG_WORKERS {
-            waiting_long.drain(..).for_each(Waker::wake);
-        }
-        if let Some(waker) = waiting.pop_front() {
-            waker.wake();
-        }
+        workers.queue.give_back(worker);
     }
 }
 
@@ -262,36 +248,26 @@ impl Local {
         self.rpc.sleep(time::Duration::from_nanos(ns)).await;
     }
 
-    /// Begins a transaction, when a worker is free.
-    pub(crate) async fn begin(&self) -> Result<Session, Stop> {
-        self.begin_with(false).await
+    /// A transaction's place in the order of all. It keeps it for all its attempts.
+    pub(crate) fn arrive(&self) -> Arrival {
+        self.shared.workers.borrow_mut().queue.arrive()
     }
 
-    /// The same, with a worker that may have long records.
-    pub(crate) async fn begin_with(&self, is_long: bool) -> Result<Session, Stop> {
+    /// Begins a transaction, when it is its turn.
+    pub(crate) async fn begin(&self) -> Result<Session, Stop> {
+        self.begin_with(self.arrive(), false).await
+    }
+
+    /// The same, with a worker that may have long records if `is_long`.
+    pub(crate) async fn begin_with(&self, arrival: Arrival, is_long: bool) -> Result<Session, Stop> {
         if !self.shared.node.borrow().is_open() {
             return Err(Stop::Unavailable);
         }
-        let worker = std::future::poll_fn(|cx| {
-            let mut workers = self.shared.workers.borrow_mut();
-            let free = match is_long {
-                true => {
-                    let place = workers.free.iter().position(|&worker| worker < LONG_WORKERS);
-                    place.map(|place| workers.free.remove(place))
-                }
-                false => workers.free.pop(),
-            };
-            match free {
-                Some(worker) => Poll::Ready(worker),
-                None => {
-                    let Workers { waiting, waiting_long, .. } = &mut *workers;
-                    let queue = if is_long { waiting_long } else { waiting };
-                    queue.push_back(cx.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .await;
+        let turn = Turn { shared: &self.shared, arrival };
+        let worker =
+            std::future::poll_fn(|cx| turn.shared.workers.borrow_mut().queue.poll(arrival, is_long, cx))
+                .await;
+        drop(turn);
         match self.shared.node.borrow_mut().begin(worker) {
             Ok(_) => Ok(Session { local: self.clone(), worker }),
             Err(error) => {
@@ -299,6 +275,18 @@ impl Local {
                 Err(error.into())
             }
         }
+    }
+}
+
+/// A wait for a worker. It may be given up at any moment.
+struct Turn<'a> {
+    shared: &'a Shared,
+    arrival: Arrival,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.shared.workers.borrow_mut().queue.leave(self.arrival);
     }
 }
 
@@ -378,6 +366,15 @@ impl Session {
                 "the node lost its part in the cluster meanwhile: it was silent for too long, or its disk failed"
                     .into(),
             ))),
+        }
+    }
+
+    /// Ends a transaction that has written nothing, if all that it read was true at one instant. It never has an unknown outcome: nothing can
+    /// have been done.
+    pub(crate) async fn commit_reads(self) -> Result<(), Stop> {
+        match self.commit().await {
+            Err(Stop::Error(StoreError::Unknown(_))) => Err(Stop::Unavailable),
+            result => result,
         }
     }
 

@@ -91,18 +91,28 @@ impl Local {
     ) -> Result<T, StoreError> {
         let began = self.shared.clock.now_ns();
         let deadline = began + patience_ns;
+        let arrival = self.arrive();
         let mut pieces = 1;
         // Whether the last attempt that ended was a conflict.
         let mut has_conflicted = false;
         for attempt in 0u32.. {
             let is_committing = Flag::new(false);
             let once = async {
-                let session = self.begin_with(is_long).await?;
+                let session = self.begin_with(arrival, is_long).await?;
                 let mut transaction = Transaction::new(session, pieces);
-                let value = body(&mut transaction).await?;
-                if transaction.lock().await? {
-                    self.pass_freeze().await;
+                let value = match body(&mut transaction).await {
+                    // What led to the error may never have been true at one instant: then the body runs again.
+                    Err(Stop::Error(error)) if error.is_verdict() => {
+                        transaction.session.commit_reads().await?;
+                        return Err(Stop::Error(error));
+                    }
+                    result => result?,
+                };
+                if !transaction.lock().await? {
+                    transaction.session.commit_reads().await?;
+                    return Ok(value);
                 }
+                self.pass_freeze().await;
                 is_committing.set(true);
                 transaction.session.commit().await?;
                 Ok(value)

@@ -9,6 +9,7 @@
 //! entry    table's length u8 · key's length u16 · kind u8 · value's length u32 · table · key · value
 //! ```
 
+use crate::fresh::fresh_name;
 use crate::rows::{self, BackupEntry};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -110,10 +111,11 @@ impl Writer {
         configuration: u32,
     ) -> Result<Writer, BackupFileError> {
         let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(format!(".draft-{}", std::process::id()));
+        let fresh = fresh_name().map_err(|error| BackupFileError::Io(path.to_path_buf(), error))?;
+        name.push(format!(".draft-{fresh}"));
         let draft = path.with_file_name(name);
         let io = |error| BackupFileError::Io(draft.clone(), error);
-        let mut file = BufWriter::new(File::create(&draft).map_err(io)?);
+        let mut file = BufWriter::new(File::create_new(&draft).map_err(io)?);
         let mut header = MAGIC.to_vec();
         header.extend(FORMAT.to_le_bytes());
         header.extend(identity.to_le_bytes());

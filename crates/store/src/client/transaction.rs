@@ -137,6 +137,12 @@ impl ClientTransaction<'_> {
         self.writes.insert((table.as_bytes().to_vec(), key.as_ref().to_vec()), None);
     }
 
+    /// Whether all that was read was true at one instant.
+    pub(super) fn check_reads(mut self) -> Result<(), StoreError> {
+        self.writes.clear();
+        self.commit()
+    }
+
     pub(super) fn commit(self) -> Result<(), StoreError> {
         // One question is answered at one instant, which is when the transaction happened.
         if self.writes.is_empty() && self.reads <= 1 {

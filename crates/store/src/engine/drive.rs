@@ -24,7 +24,6 @@ pub(super) struct Drive {
     pub(super) calls: Sender<ServiceCall>,
     pub(super) operations: Sender<DiskOperation>,
     pub(super) waits_for: Arc<Mutex<Option<String>>>,
-    pub(super) lease_ns: u64,
     pub(super) end: Arc<Mutex<End>>,
 }
 
@@ -167,7 +166,8 @@ impl Drive {
             let as_of = self.rpc.now();
             self.rpc.run(as_of);
         }
-        let has_sent = self.backlog.send(&mut self.rpc, &self.shared, now, self.lease_ns);
+        let lease_ns = self.shared.node.borrow().settings().lease_ns;
+        let has_sent = self.backlog.send(&mut self.rpc, &self.shared, now, lease_ns);
         self.shared.deliver_events() | has_events | has_received | has_sent | is_due
     }
 }

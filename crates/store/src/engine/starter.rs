@@ -6,6 +6,7 @@ use crate::carrier::{self, Backlog};
 use crate::clock::Clock;
 use crate::config::ClusterConfig;
 use crate::disk::{Disk, write_journal};
+use crate::peers::check_agreed;
 use crate::register::Register;
 use crate::session::Shared;
 use highwire_host::rpc::{Bell, Rpc};
@@ -72,10 +73,9 @@ impl Starter {
             false => carrier::serve(&mut rpc, &shared),
         }
         *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let lease_ns = self.settings.lease_ns;
         let (inbox, waits_for, end) = (self.inbox, self.waits_for, self.end);
         let backlog = Backlog::default();
-        Drive { rpc, shared, backlog, inbox, calls, operations, waits_for, lease_ns, end }.run();
+        Drive { rpc, shared, backlog, inbox, calls, operations, waits_for, end }.run();
         // The folder is free when the node has ended.
         if let Some(writer) = writer {
             let _ = writer.join();
@@ -87,6 +87,8 @@ impl Starter {
         let mut boots = BTreeMap::from([(self.id, self.boot)]);
         let settings = self.settings.clone();
         let mut is_begun = false;
+        // Why another node does not take this one. Others may, so it is no reason to give up before the cluster has begun.
+        let mut refused: Option<String> = None;
         loop {
             match self.register.holds() {
                 Ok(Some(holds)) if holds.regions.len() != self.config.regions => {
@@ -98,6 +100,13 @@ impl Starter {
                     )));
                 }
                 Ok(Some(holds)) => {
+                    let agreed = holds.agreed.as_ref();
+                    if let Some(why) =
+                        agreed.and_then(|agreed| check_agreed(&self.settings.agreed(), agreed).err())
+                    {
+                        refuse(&self.end, why);
+                        return None;
+                    }
                     let now = Clock.now_ns();
                     if let Some(memory) = self.disk.as_mut().and_then(|disk| disk.loaded.memory.take()) {
                         return Some(Node::restart(self.id, memory, settings, now));
@@ -118,19 +127,24 @@ impl Starter {
                     let missing: Vec<String> = missing.map(|id| id.0.to_string()).collect();
                     if missing.is_empty() && ids.first() == Some(&self.id) {
                         let boots: Vec<u64> = boots.values().copied().collect();
-                        let first = Configuration::first(&ids, &boots, self.config.regions, self.config.f);
+                        let first = Configuration::first(&ids, &boots, self.config.regions, self.config.f)
+                            .with(self.settings.agreed());
                         if let Err(error) = self.register.begin(&first) {
                             self.wait_for(Some(format!("the register cannot be written: {error}")));
                         }
                         continue;
                     }
-                    self.wait_for(Some(match missing.is_empty() {
+                    let mut text = match missing.is_empty() {
                         true => "the node waits for the first configuration".into(),
                         false => format!(
                             "a new cluster waits until all its nodes run; missing: {}",
                             missing.join(", ")
                         ),
-                    }));
+                    };
+                    if let Some(why) = &refused {
+                        text = format!("{text}; another node does not take this one: {why}");
+                    }
+                    self.wait_for(Some(text));
                 }
                 Err(error) => self.wait_for(Some(format!("the register cannot be read: {error}"))),
             }
@@ -144,7 +158,7 @@ impl Starter {
                     refuse(&self.end, why);
                     return None;
                 }
-                Ok(Command::Refused(why)) => self.wait_for(Some(why)),
+                Ok(Command::Refused(why)) => refused = Some(why),
                 Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return None,
                 Ok(Command::Run(_) | Command::Service(_) | Command::Disk(_))
                 | Err(RecvTimeoutError::Timeout) => {}

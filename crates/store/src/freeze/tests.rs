@@ -14,8 +14,8 @@ const FREEZES: usize = 40;
 const WRITERS: usize = 6;
 
 /// Two nodes, so that a commit takes a round trip and a freeze meets some that are under way.
-fn cluster() -> (PathBuf, ClusterConfig) {
-    let folder = std::env::temp_dir().join(format!("highwire-store-freeze-{}", std::process::id()));
+fn cluster(name: &str) -> (PathBuf, ClusterConfig) {
+    let folder = std::env::temp_dir().join(format!("highwire-store-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let holders = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
     let mut text = String::from("register = \"register\"\nlease_ms = 20000\n");
@@ -49,6 +49,79 @@ impl Drop for Ends<'_> {
     }
 }
 
+/// A backup is one instant only if every member says truly whether it stood still all the time.
+#[test]
+fn a_node_that_was_thawed_before_does_not_say_that_it_was_frozen() {
+    let (folder, config) = cluster("thaw");
+    let engines: Vec<Engine> = (0..2).map(|id| Engine::start(&config, id).expect("a node")).collect();
+    let door = config.doors()[0].clone();
+    let mut observer = client(&door);
+    observer.put("t", "k", "v").expect("stored");
+    let mut token = 0;
+    // A busy machine may have no time for a node before the freeze is over by itself: such a one shows nothing.
+    let mut frozen = || loop {
+        token += 1;
+        let mut conversation = Conversation::enter(&door).expect("it listens");
+        let answer = step(&mut conversation, token, BackupStep::Freeze);
+        if matches!(answer, Answer::Backup(BackupAnswer::Frozen { .. })) {
+            return (conversation, token);
+        }
+    };
+    let thawed = |was_frozen| Answer::Backup(BackupAnswer::Thawed { was_frozen });
+    loop {
+        let (mut conversation, token) = frozen();
+        let first = step(&mut conversation, token, BackupStep::Thaw);
+        assert_eq!(step(&mut conversation, token, BackupStep::Thaw), thawed(false), "it was thawed before");
+        if first == thawed(true) {
+            break;
+        }
+    }
+    for engine in engines {
+        engine.store().stop();
+        engine.join().expect("no panic");
+    }
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+/// A step of a restore that is sent twice, or late, must not put its entries over newer ones.
+#[test]
+fn a_step_of_a_restore_happens_only_from_the_note_that_it_names() {
+    let (folder, config) = cluster("note");
+    let engines: Vec<Engine> = (0..2).map(|id| Engine::start(&config, id).expect("a node")).collect();
+    let door = config.doors()[0].clone();
+    let mut observer = client(&door);
+    observer.put("t", "other", "v").expect("stored");
+    let mut conversation = Conversation::enter(&door).expect("it listens");
+    let mut restore = |from: Option<&str>, to: Option<&str>, value: &str| {
+        let text = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
+        let kind = crate::rows::Kind::Bytes;
+        let cell = crate::rows::BackupEntry {
+            table: b"t".to_vec(),
+            key: b"k".to_vec(),
+            kind,
+            value: value.as_bytes().to_vec(),
+        };
+        let note = (b"notes".to_vec(), b"n".to_vec());
+        let request = Request::Restore { note, from: text(from), to: text(to), cells: vec![cell] };
+        conversation.tell(&request).expect("told");
+        conversation.hear().expect("answered") == Answer::Committed
+    };
+    assert!(restore(None, Some("1"), "one"));
+    for (from, to) in [(None, Some("1")), (Some("0"), Some("1")), (Some("2"), None)] {
+        assert!(!restore(from, to, "again"), "{from:?}");
+        assert_eq!(observer.get("t", "k"), Ok(Some(b"one".to_vec())));
+        assert_eq!(observer.get("notes", "n"), Ok(Some(b"1".to_vec())));
+    }
+    assert!(restore(Some("1"), None, "two"));
+    assert!(!restore(Some("1"), None, "three"));
+    assert_eq!(observer.get("t", "k"), Ok(Some(b"two".to_vec())));
+    for engine in engines {
+        engine.store().stop();
+        engine.join().expect("no panic");
+    }
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
 /// How much has been committed at this node, as it says itself.
 fn committed(client: &mut Client) -> u64 {
     client.status().expect("its status").committed
@@ -56,7 +129,7 @@ fn committed(client: &mut Client) -> u64 {
 
 #[test]
 fn nothing_commits_between_a_freeze_and_its_thaw_and_reads_go_on() {
-    let (folder, config) = cluster();
+    let (folder, config) = cluster("freeze");
     let engines: Vec<Engine> = (0..2).map(|id| Engine::start(&config, id).expect("a node")).collect();
     let door = config.doors()[0].clone();
     let mut observer = client(&door);

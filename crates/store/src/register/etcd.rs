@@ -5,6 +5,7 @@
 //! its repetition fails, and the register is read afterwards anyway.
 
 use super::RegisterError;
+use crate::fresh::fresh_name;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use highwire_txn::{Configuration, ConfigurationService};
@@ -21,6 +22,7 @@ pub struct EtcdRegister {
     members: Vec<String>,
     /// In base64, as etcd's JSON wants it.
     key: String,
+    secret_key: String,
     /// The member that answered last.
     current: usize,
 }
@@ -45,6 +47,7 @@ impl EtcdRegister {
             agent: config.build().into(),
             members: members.split(',').map(str::to_string).collect(),
             key: STANDARD.encode(format!("highwire/{name}/configuration")),
+            secret_key: STANDARD.encode(format!("highwire/{name}/secret")),
             current: 0,
         })
     }
@@ -90,6 +93,27 @@ impl EtcdRegister {
             "success": [{ "request_put": { "key": self.key, "value": STANDARD.encode(value) } }],
         });
         self.ask("txn", &request).map(drop)
+    }
+
+    /// The number that all nodes of the cluster know, and others do not. The first node that asks draws it.
+    ///
+    /// # Errors
+    /// [`RegisterError`].
+    pub fn secret(&mut self) -> Result<u64, RegisterError> {
+        let fresh = fresh_name().map_err(|error| RegisterError::Etcd(error.to_string()))?;
+        let key = self.secret_key.clone();
+        // A key that is not there has the revision 0.
+        let draw = json!({
+            "compare": [{ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": "0" }],
+            "success": [{ "request_put": { "key": key, "value": STANDARD.encode(&fresh[..16]) } }],
+        });
+        self.ask("txn", &draw)?;
+        let answer = self.ask("range", &json!({ "key": key }))?;
+        let value = answer["kvs"].get(0).and_then(|found| found["value"].as_str());
+        let text =
+            value.and_then(|text| STANDARD.decode(text).ok()).and_then(|text| String::from_utf8(text).ok());
+        text.and_then(|text| u64::from_str_radix(&text, 16).ok())
+            .ok_or_else(|| RegisterError::Etcd(format!("the cluster's secret is none: {answer}")))
     }
 
     fn ask(&mut self, verb: &str, request: &Value) -> Result<Value, RegisterError> {

@@ -84,3 +84,46 @@ fn keys_whose_hashes_collide_are_told_apart_in_a_chain_of_rows() {
     engine.join().expect("no panic");
     let _ = std::fs::remove_dir_all(&folder);
 }
+
+/// An error of a transaction at a node, as of a command of the Redis door, is about what was there at one instant, or the body runs again.
+#[test]
+fn an_error_at_a_node_is_never_about_a_state_that_never_was() {
+    let (engine, mut client, folder) = node("torn-error");
+    let patience = crate::engine::PATIENCE_NS;
+    for fails in [true, false] {
+        client
+            .transact(|transaction| {
+                ["a", "b"].iter().for_each(|key| transaction.put("t", key, "old"));
+                Ok(())
+            })
+            .expect("stored");
+        let torn = engine.store().run(move |local| async move {
+            let mut runs = 0;
+            let read = async |transaction: &mut crate::Transaction| {
+                runs += 1;
+                let a = transaction.get(b"t", b"a").await?;
+                if runs == 1 {
+                    let both = async |other: &mut crate::Transaction| {
+                        for key in [b"a", b"b"] {
+                            other.put(b"t", key, crate::rows::Kind::Bytes, b"new").await?;
+                        }
+                        Ok(())
+                    };
+                    local.transact(patience, both).await?;
+                }
+                let b = transaction.get(b"t", b"b").await?;
+                match fails {
+                    true => Err(crate::StoreError::Aborted(format!("{}", a == b)).into()),
+                    false => Ok(a == b),
+                }
+            };
+            let result = local.transact(patience, read).await;
+            (result, runs)
+        });
+        let expected = if fails { Err(crate::StoreError::Aborted("true".into())) } else { Ok(true) };
+        assert_eq!(torn, Ok((expected, 2)));
+    }
+    engine.store().stop();
+    engine.join().expect("no panic");
+    let _ = std::fs::remove_dir_all(&folder);
+}

@@ -11,7 +11,6 @@ use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longer than any step takes, even on a machine whose cores are busy.
@@ -43,9 +42,8 @@ impl Folder {
     }
 
     fn make(nodes: usize, more: &str, has_disks: bool, register: &str) -> Folder {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name =
-            format!("highwire-store-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        // Process numbers are no names: tests in containers that share the folder may all have the same one.
+        let name = format!("highwire-store-test-{}", highwire_store::fresh_name().expect("random numbers"));
         let folder = Folder(std::env::temp_dir().join(name));
         std::fs::create_dir_all(&folder.0).expect("a folder");
         let holders: Vec<TcpListener> =

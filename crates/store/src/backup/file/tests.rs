@@ -115,3 +115,36 @@ fn blocks_of_another_file_or_in_another_order_are_refused() {
     check([&whole[..third], &whole[third + block..]].concat());
     check([&whole[..second], &whole[first..second], &whole[second..]].concat());
 }
+
+/// A reader learns of a block in the wrong place before it uses it, and not at the end of the file.
+#[test]
+fn a_block_in_the_place_of_another_is_refused_itself() {
+    let folder = scratch("places");
+    let path = folder.0.join("bank");
+    let cells: Vec<BackupEntry> = (0..4 * BLOCK_ENTRIES_MAX as u64).map(|number| cell(number, 10)).collect();
+    write(&path, 11, &cells);
+    let whole = std::fs::read(&path).expect("a file");
+    let mut at = HEADER_BYTES + 4;
+    let mut blocks = Vec::new();
+    loop {
+        let length = u32::from_le_bytes(whole[at..at + 4].try_into().expect("four")) as usize;
+        if length == 0 {
+            break;
+        }
+        blocks.push(at..at + 8 + length);
+        at += 8 + length;
+    }
+    assert!(blocks.len() >= 3, "{blocks:?}");
+    for place in 0..blocks.len() {
+        for other in (0..blocks.len()).filter(|&other| other != place) {
+            let mut bytes = whole[..blocks[place].start].to_vec();
+            bytes.extend_from_slice(&whole[blocks[other].clone()]);
+            bytes.extend_from_slice(&whole[blocks[place].end..]);
+            let mut reader = Reader::over(&path, Box::new(std::io::Cursor::new(bytes))).expect("a header");
+            for _ in 0..place {
+                assert!(reader.next_block().expect("it is in its place").is_some());
+            }
+            assert!(reader.next_block().is_err(), "block {other} was taken for block {place}");
+        }
+    }
+}
