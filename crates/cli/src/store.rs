@@ -4,6 +4,7 @@ mod account;
 mod backup;
 mod check;
 mod commands;
+mod configure;
 mod faults;
 mod options;
 mod remove;
@@ -88,6 +89,15 @@ Examples:
   highwire store remove 2 --no-wait"
     )]
     Remove(remove::Args),
+    /// Let a running cluster share other numbers: those of its file that have changed.
+    #[command(
+        after_help = "`lease_ms` and `rows_max` can be changed. Change them in the files of all nodes, then run this: the members take them up together, and a node
+that starts with other numbers is refused. See docs/store.md.
+
+Example:
+  highwire store configure --config cluster.toml"
+    )]
+    Configure(configure::Args),
     /// Show how each node stands.
     #[command(after_help = "Example:
   highwire store status")]
@@ -127,6 +137,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Command::Backup(args) => backup::back_up(args),
         Command::Restore(args) => backup::restore(args),
         Command::Remove(args) => remove::run(args),
+        Command::Configure(args) => configure::run(args),
         Command::Status(args) => commands::status(args),
         Command::Check(args) => check::run(args),
         Command::Faults(args) => faults::run(args),

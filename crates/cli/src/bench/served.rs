@@ -69,7 +69,7 @@ impl Folder {
     }
 
     pub(super) fn below(parent: &Path, what: &str) -> Result<Folder> {
-        let folder = Folder(parent.join(format!("highwire-{what}-{}", std::process::id())));
+        let folder = Folder(parent.join(format!("highwire-{what}-{}", highwire_store::fresh_name()?)));
         std::fs::create_dir_all(&folder.0).with_context(|| folder.0.display().to_string())?;
         Ok(folder)
     }

@@ -120,7 +120,7 @@ fn play(args: &Args, level: Level, obstacle: Option<&str>, console: &mut Console
         calm: args.calm,
     };
     let parent = args.folder.clone().unwrap_or_else(std::env::temp_dir);
-    let folder = parent.join(format!("highwire-faults-{}", std::process::id()));
+    let folder = parent.join(format!("highwire-faults-{}", highwire_store::fresh_name()?));
     let program = std::env::current_exe()?;
     let launch = move |file: &Path, node: u16| {
         let mut command = Command::new(&program);

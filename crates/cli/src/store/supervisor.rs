@@ -1,5 +1,7 @@
 //! A whole cluster on this machine: one process for each node, so that losing one is real, and a supervisor that starts it again.
 
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
@@ -9,11 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use std::{fmt, fs};
 
 use anyhow::{Context, Result, bail};
 use highwire_host::EndSignals;
-use highwire_store::{Client, ClusterConfig};
+use highwire_store::{Client, ClusterConfig, fresh_name};
 
 use crate::console::Console;
 use crate::failure::usage;
@@ -31,7 +32,12 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 struct Folder {
     path: PathBuf,
     is_kept: bool,
+    /// Held as long as the supervisor lives.
+    _lock: File,
 }
+
+/// The file in it that a supervisor locks, with a line about the supervisor.
+const LOCK: &str = "supervisor.lock";
 
 impl Drop for Folder {
     fn drop(&mut self) {
@@ -42,28 +48,70 @@ impl Drop for Folder {
 }
 
 impl Folder {
-    fn open(data: Option<&Path>) -> Result<Folder> {
-        let temporary = || std::env::temp_dir().join(format!("highwire-store-{}", std::process::id()));
-        let folder = Folder { path: data.map_or_else(temporary, Path::to_path_buf), is_kept: data.is_some() };
-        fs::create_dir_all(&folder.path).with_context(|| folder.path.display().to_string())?;
-        Ok(folder)
-    }
-
-    /// Writes the cluster's file. An existing file must be of a cluster of the same shape.
-    fn write(&self, text: &str, config: &ClusterConfig) -> Result<PathBuf> {
-        let path = self.path.join("cluster.toml");
-        if path.exists() {
-            let old = ClusterConfig::load(&path).map_err(|error| usage(error.to_string()))?;
-            if (old.nodes.len(), old.f) != (config.nodes.len(), config.f) {
-                return Err(usage(format!(
-                    "--data: {} holds a cluster of --nodes {} --f {}",
-                    self.path.display(),
-                    old.nodes.len(),
-                    old.f
-                )));
+    /// Opens the folder for one supervisor. Nothing in it is changed before that.
+    fn open(data: Option<&Path>, doors: &[String]) -> Result<Folder> {
+        let path = match data {
+            Some(path) => path.to_path_buf(),
+            None => std::env::temp_dir().join(format!("highwire-store-{}", fresh_name()?)),
+        };
+        let inside = || path.display().to_string();
+        fs::create_dir_all(&path).with_context(inside)?;
+        let lock = path.join(LOCK);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&lock);
+        let file = file.with_context(|| lock.display().to_string())?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
+                let holder = fs::read_to_string(&lock).unwrap_or_default();
+                bail!("--data: {} is in use by {}", path.display(), holder.trim_end());
+            }
+            Err(fs::TryLockError::Error(error)) => {
+                return Err(error).with_context(|| lock.display().to_string());
             }
         }
-        fs::write(&path, text).with_context(|| path.display().to_string())?;
+        let about = format!("process {}, whose nodes are at {}\n", std::process::id(), doors.join(", "));
+        fs::write(&lock, about).with_context(|| lock.display().to_string())?;
+        Ok(Folder { path, is_kept: data.is_some(), _lock: file })
+    }
+
+    /// The cluster's file.
+    fn file(&self) -> PathBuf {
+        self.path.join("cluster.toml")
+    }
+
+    /// Whether the folder is new, or has a cluster of the same shape.
+    fn check(&self, config: &ClusterConfig) -> Result<()> {
+        if !self.file().exists() {
+            return Ok(());
+        }
+        let old = ClusterConfig::load(&self.file()).map_err(|error| usage(error.to_string()))?;
+        let options = |of: &ClusterConfig| {
+            let ClusterConfig { f, lease_ms, rows_max, .. } = of;
+            format!("--nodes {} --f {f} --lease-ms {lease_ms} --rows-max {rows_max}", of.nodes.len())
+        };
+        if options(&old) != options(config) {
+            return Err(usage(format!(
+                "--data: {} holds a cluster of {}, and not of {}",
+                self.path.display(),
+                options(&old),
+                options(config)
+            )));
+        }
+        Ok(())
+    }
+
+    /// Writes the cluster's file, as a whole.
+    fn write(&self, text: &str) -> Result<PathBuf> {
+        let path = self.file();
+        let draft = self.path.join(format!("cluster.toml.draft-{}", fresh_name()?));
+        let write = || {
+            let mut file = File::create_new(&draft)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&draft, &path)?;
+            File::open(&self.path)?.sync_all()
+        };
+        write().with_context(|| path.display().to_string())?;
         Ok(path)
     }
 }
@@ -74,8 +122,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let f = args.f.unwrap_or(usize::from(args.nodes > 1));
     let text = cluster_file(args, f)?;
     let config = ClusterConfig::parse(&text).map_err(usage)?;
-    let folder = Folder::open(args.data.as_deref())?;
-    let path = folder.write(&text, &config)?;
+    let folder = Folder::open(args.data.as_deref(), &config.doors())?;
+    folder.check(&config)?;
     let mut doors = config.doors();
     for node in 0..args.nodes {
         doors.extend(nth("--resp", args.resp.as_ref(), node)?);
@@ -85,10 +133,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         // One clear error now is better than one from each node.
         TcpListener::bind(&door).with_context(|| format!("{door} is taken; another port?"))?;
     }
+    let path = folder.write(&text)?;
     let is_ending = Arc::new(AtomicBool::new(false));
     let inputs: Arc<Mutex<Vec<Option<ChildStdin>>>> =
         Arc::new(Mutex::new((0..args.nodes).map(|_| None).collect()));
     let mut watchers = Vec::new();
+    let failed: Vec<Arc<AtomicBool>> = (0..args.nodes).map(|_| Arc::default()).collect();
     for node in 0..args.nodes {
         let keeper = Keeper {
             config: path.clone(),
@@ -99,14 +149,18 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             restarts: !args.no_restart,
             is_ending: Arc::clone(&is_ending),
             inputs: Arc::clone(&inputs),
+            has_failed: Arc::clone(&failed[usize::from(node)]),
         };
         let child = keeper.start()?;
         watchers.push(thread::spawn(move || keeper.keep(child)));
     }
-    let served =
-        wait_until_it_serves(&config, &is_ending, || watchers.iter().any(thread::JoinHandle::is_finished));
-    if served.is_ok() {
+    let has_failed = |node: usize| failed[node].load(Ordering::SeqCst);
+    let served = wait_until_it_serves(&config, &is_ending, !args.no_restart, has_failed);
+    if let Ok(out) = &served {
         let mut console = Console::new();
+        for node in out {
+            console.line(format_args!("node {node} does not serve; the others do, as f = {f} promises"))?;
+        }
         console.line(format_args!(
             "the store serves: {} nodes, everything {} times; HIGHWIRE_STORE={}",
             args.nodes,
@@ -121,7 +175,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     for watcher in watchers {
         let _ = watcher.join();
     }
-    served.map(|()| ExitCode::SUCCESS)
+    served.map(|_| ExitCode::SUCCESS)
 }
 
 fn cluster_file(args: &Args, f: usize) -> Result<String> {
@@ -150,23 +204,40 @@ fn nth(option: &str, first: Option<&(String, u16)>, node: u16) -> Result<Option<
     Ok(Some(format!("{address}:{port}")))
 }
 
+/// Waits until all nodes serve, or all but those that have failed, which may be f. Returns these.
 fn wait_until_it_serves(
     config: &ClusterConfig,
     is_ending: &AtomicBool,
-    has_failed: impl Fn() -> bool,
-) -> Result<()> {
+    restarts: bool,
+    has_failed: impl Fn(usize) -> bool,
+) -> Result<Vec<usize>> {
     let deadline = Instant::now() + START_PATIENCE;
-    for door in config.doors() {
-        let mut client = Client::new([door.clone()]);
-        client.set_patience(Duration::from_secs(1));
-        while !client.status().is_ok_and(|status| status.is_open) {
-            if has_failed() || is_ending.load(Ordering::SeqCst) || Instant::now() >= deadline {
-                bail!("the node at {door} does not serve");
+    let mut clients: Vec<Client> = config.doors().into_iter().map(|door| Client::new([door])).collect();
+    clients.iter_mut().for_each(|client| client.set_patience(Duration::from_secs(1)));
+    loop {
+        let mut out = Vec::new();
+        let mut waits_for = None;
+        for (node, client) in clients.iter_mut().enumerate() {
+            if client.status().is_ok_and(|status| status.is_open) {
+                continue;
             }
-            thread::sleep(Duration::from_millis(20));
+            match has_failed(node) {
+                true => out.push(node),
+                false => waits_for = Some(node),
+            }
+        }
+        let is_lost = out.len() > config.f;
+        let is_late = is_ending.load(Ordering::SeqCst) || Instant::now() >= deadline;
+        match waits_for {
+            None if !is_lost => return Ok(out),
+            // A node that is started again may come back.
+            _ if !is_late && (restarts || !is_lost) => thread::sleep(Duration::from_millis(20)),
+            _ => {
+                let node = waits_for.or(out.first().copied()).unwrap_or_default();
+                bail!("the node at {} does not serve", config.doors()[node]);
+            }
         }
     }
-    Ok(())
 }
 
 /// Keeps one node running.
@@ -179,6 +250,8 @@ struct Keeper {
     restarts: bool,
     is_ending: Arc<AtomicBool>,
     inputs: Arc<Mutex<Vec<Option<ChildStdin>>>>,
+    /// It has ended at least once by itself.
+    has_failed: Arc<AtomicBool>,
 }
 
 impl Keeper {
@@ -212,6 +285,7 @@ impl Keeper {
             if self.is_ending.load(Ordering::SeqCst) {
                 return;
             }
+            self.has_failed.store(true, Ordering::SeqCst);
             say(format_args!("node {}: process {} has ended ({status})", self.node, child.id()));
             if !self.restarts || [Some(2), Some(i32::from(HAS_LEFT))].contains(&status.code()) {
                 return;
