@@ -44,7 +44,7 @@ public class RecordRead {
         final void read(II_Result result, boolean verifies) {
             MemorySegment.copy(memory, 0, landing, 0, 512);
             boolean isGood = verifies
-                    ? Record.judge(landing, 0, 512, KEY) == Verdict.GOOD
+                    ? Record.judge(landing, 0, 512, 0, KEY) == Verdict.GOOD
                     : Record.isOf(landing, 0, KEY) && Record.version(landing, 0) != 0;
             if (isGood) {
                 byte[] value = Record.value(landing, 0);

@@ -1,6 +1,7 @@
 package highwire.memcached;
 
 import highwire.memcached.Session.Progress;
+import highwire.memcached.Store.Change;
 import highwire.memcached.Store.Mode;
 import highwire.memcached.Store.Outcome;
 import highwire.memcached.Store.Sum;
@@ -18,6 +19,7 @@ final class BinaryProtocol {
     static final byte REQUEST = (byte) 0x80;
     private static final byte RESPONSE = (byte) 0x81;
     private static final int HEADER = 24;
+    private static final byte[] NOTHING = {};
     /** An expiry of incr and decr: the item is not made where there is none. */
     private static final int NOT_MADE = 0xFFFF_FFFF;
 
@@ -38,6 +40,9 @@ final class BinaryProtocol {
     private long cas;
     private byte[] key;
     private ByteBuffer extras;
+    /** Bytes behind the header. */
+    private long body;
+    /** The value, once it was read. */
     private byte[] value;
 
     BinaryProtocol(Session session) {
@@ -49,35 +54,27 @@ final class BinaryProtocol {
     /** Takes the next request, if it is complete. */
     Progress next() {
         ByteBuffer input = session.input;
+        int at = input.position();
+        if (input.get(at) != REQUEST) {
+            return Progress.CLOSE;
+        }
         if (input.remaining() < HEADER) {
             return Progress.MORE;
         }
-        int at = input.position();
         opcode = input.get(at + 1) & 0xFF;
         int keyLength = input.getShort(at + 2) & 0xFFFF;
         int extrasLength = input.get(at + 4) & 0xFF;
-        long body = Integer.toUnsignedLong(input.getInt(at + 8));
+        body = Integer.toUnsignedLong(input.getInt(at + 8));
         opaque = input.getInt(at + 12);
         cas = input.getLong(at + 16);
-        if (keyLength + extrasLength > body || keyLength > Store.KEY_MAX) {
-            // The start of the next request is unknown if the lengths contradict each other.
-            input.position(at + HEADER);
-            session.skip(body);
-            status(INVALID, "Invalid arguments");
-            return keyLength + extrasLength > body ? Progress.CLOSE : Progress.DONE;
+        if (keyLength + extrasLength > body) {
+            status(UNKNOWN, "Unknown command");
+            return Progress.CLOSE;
         }
-        if (Record.bytes(keyLength, body - keyLength - extrasLength) > store.options.itemBytes()) {
-            if (input.remaining() < HEADER + extrasLength + keyLength) {
-                return Progress.MORE;
-            }
-            byte[] named = new byte[keyLength];
-            input.position(at + HEADER + extrasLength).get(named);
-            store.delete(named, 0);
-            session.skip(body - extrasLength - keyLength);
-            status(TOO_LARGE, "Too large.");
-            return Progress.DONE;
+        if (keyLength > Store.KEY_MAX) {
+            return refuse();
         }
-        if (input.remaining() < HEADER + body) {
+        if (input.remaining() < HEADER + extrasLength + keyLength) {
             return Progress.MORE;
         }
         input.position(at + HEADER);
@@ -86,48 +83,126 @@ final class BinaryProtocol {
         extras = ByteBuffer.wrap(more);
         key = new byte[keyLength];
         input.get(key);
-        value = new byte[(int) body - extrasLength - keyLength];
-        input.get(value);
+        value = null;
+        Progress progress;
         synchronized (store) {
-            return command();
+            progress = command();
         }
+        if (progress == Progress.MORE) {
+            input.position(at);
+        }
+        return progress;
+    }
+
+    private long valueLength() {
+        return body - extras.capacity() - key.length;
     }
 
     private Progress command() {
         switch (opcode) {
-            case 0x00, 0x09, 0x0c, 0x0d -> get(opcode == 0x09 || opcode == 0x0d, opcode >= 0x0c, null);
-            case 0x01, 0x11 -> store(Mode.SET, opcode == 0x11);
-            case 0x02, 0x12 -> store(Mode.ADD, opcode == 0x12);
-            case 0x03, 0x13 -> store(Mode.REPLACE, opcode == 0x13);
-            case 0x04, 0x14 -> delete(opcode == 0x14);
-            case 0x05, 0x15 -> add(false, opcode == 0x15);
-            case 0x06, 0x16 -> add(true, opcode == 0x16);
+            case 0x00, 0x09, 0x0c, 0x0d -> {
+                return hasForm(0, true) ? get(opcode == 0x09 || opcode == 0x0d, opcode >= 0x0c, null) : refuse();
+            }
+            case 0x01, 0x11 -> {
+                return store(Mode.SET, opcode == 0x11);
+            }
+            case 0x02, 0x12 -> {
+                return store(Mode.ADD, opcode == 0x12);
+            }
+            case 0x03, 0x13 -> {
+                return store(Mode.REPLACE, opcode == 0x13);
+            }
+            case 0x04, 0x14 -> {
+                return delete(opcode == 0x14);
+            }
+            case 0x05, 0x15 -> {
+                return add(false, opcode == 0x15);
+            }
+            case 0x06, 0x16 -> {
+                return add(true, opcode == 0x16);
+            }
             case 0x07, 0x17 -> {
+                if (!hasForm(0, false)) {
+                    return refuse();
+                }
                 if (opcode == 0x07) {
-                    answer(0, 0, new byte[0], new byte[0], new byte[0]);
+                    done(0);
                 }
                 return Progress.CLOSE;
             }
-            case 0x08, 0x18 -> flush(opcode == 0x18);
-            case 0x0a, 0x1b -> answer(0, 0, new byte[0], new byte[0], new byte[0]);
-            case 0x0b -> answer(0, 0, new byte[0], new byte[0], Session.bytes(TextProtocol.VERSION));
-            case 0x0e, 0x19 -> join(Mode.APPEND, opcode == 0x19);
-            case 0x0f, 0x1a -> join(Mode.PREPEND, opcode == 0x1a);
-            case 0x10 -> stats();
-            case 0x1c -> touch();
-            case 0x1d, 0x1e, 0x23, 0x24 -> getAndTouch();
-            default -> status(UNKNOWN, "Unknown command");
+            case 0x08, 0x18 -> {
+                return flush(opcode == 0x18);
+            }
+            case 0x0a -> {
+                if (!hasForm(0, false)) {
+                    return refuse();
+                }
+                done(0);
+            }
+            case 0x0b -> {
+                if (!hasForm(0, false)) {
+                    return refuse();
+                }
+                answer(0, 0, NOTHING, NOTHING, Session.bytes(TextProtocol.VERSION));
+            }
+            case 0x0e, 0x19 -> {
+                return join(Mode.APPEND, opcode == 0x19);
+            }
+            case 0x0f, 0x1a -> {
+                return join(Mode.PREPEND, opcode == 0x1a);
+            }
+            case 0x10 -> {
+                return stats();
+            }
+            case 0x1c, 0x1d, 0x1e, 0x23, 0x24 -> {
+                // As in memcached, a value behind the key is not a part of this request.
+                if (extras.capacity() != 4 || key.length == 0) {
+                    return refuse();
+                }
+                Long expiry = store.expiry(Integer.toUnsignedLong(extras.getInt()));
+                return opcode == 0x1c ? touch(expiry) : get(opcode == 0x1e || opcode == 0x24, opcode >= 0x23, expiry);
+            }
+            default -> {
+                boolean isSasl = opcode >= 0x20 && opcode <= 0x22;
+                boolean lists = opcode == 0x20;
+                if (isSasl && (lists ? !hasForm(0, false) : extras.capacity() > 0 || key.length == 0)) {
+                    return refuse();
+                }
+                session.skip(valueLength());
+                status(UNKNOWN, "Unknown command");
+            }
         }
         return Progress.DONE;
     }
 
-    /** Whether the request has the parts that its command has; answers if it has not. */
-    private boolean hasForm(int extrasLength, boolean withKey, boolean withValue) {
-        boolean isSound = extras.capacity() == extrasLength && key.length > 0 == withKey && (withValue || value.length == 0);
-        if (!isSound) {
-            status(INVALID, "Invalid arguments");
+    /** Whether the request has these extras, a key or none, and no value. */
+    private boolean hasForm(int extrasLength, boolean withKey) {
+        return extras.capacity() == extrasLength && key.length > 0 == withKey && valueLength() == 0;
+    }
+
+    /** Answers a request that does not have the parts that its command has; the conversation ends. */
+    private Progress refuse() {
+        status(INVALID, "Invalid arguments");
+        return Progress.CLOSE;
+    }
+
+    /** Reads the value of a request that stores one. There is none afterwards if it has not come, or is too large, which is answered here. */
+    private Progress readValue(boolean replaces) {
+        long length = valueLength();
+        if (Record.bytes(key.length, length) > store.options.itemBytes()) {
+            if (replaces) {
+                store.discard(key);
+            }
+            session.skip(length);
+            status(TOO_LARGE, "Too large.");
+            return Progress.DONE;
         }
-        return isSound;
+        if (session.input.remaining() < length) {
+            return Progress.MORE;
+        }
+        value = new byte[(int) length];
+        session.input.get(value);
+        return Progress.DONE;
     }
 
     private void answer(int status, long unique, byte[] withExtras, byte[] withKey, byte[] withValue) {
@@ -138,77 +213,100 @@ final class BinaryProtocol {
     }
 
     private void status(int status, String text) {
-        answer(status, 0, new byte[0], new byte[0], Session.bytes(text));
+        answer(status, 0, NOTHING, NOTHING, Session.bytes(text));
     }
 
-    private void outcome(Outcome outcome, boolean isQuiet) {
+    private void done(long unique) {
+        answer(0, unique, NOTHING, NOTHING, NOTHING);
+    }
+
+    private void refused(Outcome outcome) {
         switch (outcome) {
-            case STORED -> {
-                if (!isQuiet) {
-                    Item item = store.peek(key);
-                    answer(0, item == null ? 0 : item.cas, new byte[0], new byte[0], new byte[0]);
-                }
-            }
             case NOT_STORED -> status(NOT_STORED, "Not stored.");
             case EXISTS -> status(EXISTS, "Data exists for key.");
             case NOT_FOUND -> status(NOT_FOUND, "Not found");
             case TOO_LARGE -> status(TOO_LARGE, "Too large.");
             case NO_MEMORY -> status(NO_MEMORY, "Out of memory");
             case NOT_A_NUMBER -> status(NOT_A_NUMBER, "Non-numeric server-side value for incr or decr");
+            case STORED -> throw new IllegalArgumentException("no error");
         }
     }
 
-    private void get(boolean isQuiet, boolean withKey, Long expiry) {
-        if (expiry == null && !hasForm(0, true, false)) {
-            return;
-        }
-        if (expiry != null) {
-            store.touch(key, expiry);
-        }
-        Item item = store.get(key);
+    private Progress get(boolean isQuiet, boolean withKey, Long expiry) {
+        Item item = expiry == null ? store.get(key) : store.touch(key, expiry).item();
         if (item != null) {
-            byte[] flags = ByteBuffer.allocate(4).putInt(item.flags).array();
-            answer(0, item.cas, flags, withKey ? key : new byte[0], store.value(item));
+            answer(0, item.cas, flags(item), withKey ? key : NOTHING, store.value(item));
         } else if (!isQuiet) {
             if (withKey) {
-                answer(NOT_FOUND, 0, new byte[0], key, new byte[0]);
+                answer(NOT_FOUND, 0, NOTHING, key, NOTHING);
             } else {
                 status(NOT_FOUND, "Not found");
             }
         }
+        return Progress.DONE;
     }
 
-    private void store(Mode mode, boolean isQuiet) {
-        if (!hasForm(8, true, true)) {
-            return;
+    private static byte[] flags(Item item) {
+        return ByteBuffer.allocate(4).putInt(item.flags).array();
+    }
+
+    private Progress store(Mode mode, boolean isQuiet) {
+        if (extras.capacity() != 8 || key.length == 0) {
+            return refuse();
+        }
+        Progress progress = readValue(mode == Mode.SET);
+        if (value == null) {
+            return progress;
         }
         int flags = extras.getInt();
-        long expiry = store.expiry(extras.getInt());
-        Mode how = cas != 0 && mode == Mode.ADD ? Mode.SET : mode;
-        Outcome outcome = store.store(how, key, flags, expiry, value, cas);
+        long expiry = store.expiry(Integer.toUnsignedLong(extras.getInt()));
+        Outcome outcome = changed(store.store(cas != 0 ? Mode.CAS : mode, key, flags, expiry, value, cas), isQuiet);
         // Here the status tells why: add finds an item, replace finds none.
-        boolean isThere = outcome == Outcome.NOT_STORED && mode == Mode.ADD;
-        outcome(outcome == Outcome.NOT_STORED ? isThere ? Outcome.EXISTS : Outcome.NOT_FOUND : outcome, isQuiet);
-    }
-
-    private void join(Mode mode, boolean isQuiet) {
-        if (hasForm(0, true, true)) {
-            outcome(store.store(mode, key, 0, 0, value, cas), isQuiet);
+        if (outcome != Outcome.STORED) {
+            refused(outcome != Outcome.NOT_STORED ? outcome : mode == Mode.ADD ? Outcome.EXISTS : Outcome.NOT_FOUND);
         }
+        return Progress.DONE;
     }
 
-    private void delete(boolean isQuiet) {
-        if (hasForm(0, true, false)) {
-            Outcome outcome = store.delete(key, cas);
-            if (outcome != Outcome.STORED || !isQuiet) {
-                outcome(outcome, isQuiet);
-            }
+    /** Answers a change that was made, unless the client wants no answer. */
+    private Outcome changed(Change change, boolean isQuiet) {
+        if (change.outcome() == Outcome.STORED && !isQuiet) {
+            done(change.item().cas);
         }
+        return change.outcome();
     }
 
-    private void add(boolean isDecrement, boolean isQuiet) {
-        if (!hasForm(20, true, false)) {
-            return;
+    private Progress join(Mode mode, boolean isQuiet) {
+        if (extras.capacity() != 0 || key.length == 0) {
+            return refuse();
+        }
+        Progress progress = readValue(false);
+        if (value == null) {
+            return progress;
+        }
+        Outcome outcome = changed(store.store(mode, key, 0, 0, value, cas), isQuiet);
+        if (outcome != Outcome.STORED) {
+            refused(outcome);
+        }
+        return Progress.DONE;
+    }
+
+    private Progress delete(boolean isQuiet) {
+        if (!hasForm(0, true)) {
+            return refuse();
+        }
+        Outcome outcome = store.delete(key, cas == 0 ? null : (Long) cas);
+        if (outcome != Outcome.STORED) {
+            refused(outcome);
+        } else if (!isQuiet) {
+            done(0);
+        }
+        return Progress.DONE;
+    }
+
+    private Progress add(boolean isDecrement, boolean isQuiet) {
+        if (!hasForm(20, true)) {
+            return refuse();
         }
         long delta = extras.getLong();
         long first = extras.getLong();
@@ -216,44 +314,43 @@ final class BinaryProtocol {
         Sum sum = store.add(key, delta, isDecrement, cas);
         if (sum.outcome() == Outcome.NOT_FOUND && seconds != NOT_MADE) {
             byte[] digits = Session.bytes(Long.toUnsignedString(first));
-            sum = new Sum(store.store(Mode.ADD, key, 0, store.expiry(seconds), digits, 0), first);
+            Change change = store.store(Mode.ADD, key, 0, store.expiry(Integer.toUnsignedLong(seconds)), digits, 0);
+            sum = new Sum(change.outcome(), first, change.item());
         }
         if (sum.outcome() != Outcome.STORED) {
-            outcome(sum.outcome(), isQuiet);
+            refused(sum.outcome());
         } else if (!isQuiet) {
-            byte[] number = ByteBuffer.allocate(8).putLong(sum.value()).array();
-            answer(0, store.peek(key).cas, new byte[0], new byte[0], number);
+            // The item that was written, whether or not it has expired since.
+            answer(0, sum.item().cas, NOTHING, NOTHING, ByteBuffer.allocate(8).putLong(sum.value()).array());
         }
+        return Progress.DONE;
     }
 
-    private void flush(boolean isQuiet) {
-        if (extras.capacity() != 0 && extras.capacity() != 4 || key.length + value.length > 0) {
-            status(INVALID, "Invalid arguments");
-            return;
+    private Progress flush(boolean isQuiet) {
+        if (extras.capacity() != 0 && extras.capacity() != 4 || key.length + valueLength() > 0) {
+            return refuse();
         }
-        int delay = extras.capacity() == 4 ? extras.getInt() : 0;
+        long delay = extras.capacity() == 4 ? Integer.toUnsignedLong(extras.getInt()) : 0;
         store.flush(delay == 0 ? store.now() : store.expiry(delay));
         if (!isQuiet) {
-            answer(0, 0, new byte[0], new byte[0], new byte[0]);
+            done(0);
         }
+        return Progress.DONE;
     }
 
-    private void touch() {
-        if (hasForm(4, true, false)) {
-            outcome(store.touch(key, store.expiry(extras.getInt())), false);
+    private Progress touch(long expiry) {
+        Change change = store.touch(key, expiry);
+        if (change.outcome() == Outcome.STORED) {
+            answer(0, change.item().cas, flags(change.item()), NOTHING, NOTHING);
+        } else {
+            refused(change.outcome());
         }
+        return Progress.DONE;
     }
 
-    private void getAndTouch() {
-        if (hasForm(4, true, false)) {
-            get(opcode == 0x1e || opcode == 0x24, opcode >= 0x23, store.expiry(extras.getInt()));
-        }
-    }
-
-    private void stats() {
-        if (extras.capacity() + value.length > 0) {
-            status(INVALID, "Invalid arguments");
-            return;
+    private Progress stats() {
+        if (extras.capacity() > 0) {
+            return refuse();
         }
         String what = new String(key, StandardCharsets.ISO_8859_1);
         switch (what) {
@@ -265,13 +362,14 @@ final class BinaryProtocol {
             case "reset" -> store.counters.reset();
             default -> {
                 status(NOT_FOUND, "Not found");
-                return;
+                return Progress.DONE;
             }
         }
-        answer(0, 0, new byte[0], new byte[0], new byte[0]);
+        done(0);
+        return Progress.DONE;
     }
 
     private void figure(String name, Object figure) {
-        answer(0, 0, new byte[0], Session.bytes(name), Session.bytes(String.valueOf(figure)));
+        answer(0, 0, NOTHING, Session.bytes(name), Session.bytes(String.valueOf(figure)));
     }
 }

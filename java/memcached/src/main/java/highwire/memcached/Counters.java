@@ -8,7 +8,8 @@ final class Counters {
     enum Counter {
         cmd_get, cmd_set, cmd_flush, cmd_touch, cmd_meta, get_hits, get_misses, get_expired, delete_misses, delete_hits, incr_misses,
         incr_hits, decr_misses, decr_hits, cas_misses, cas_hits, cas_badval, touch_hits, touch_misses, total_items, evictions,
-        reclaimed, chunks_reused_early, total_connections, rejected_connections, curr_connections, rdma_readers, rpc_calls, bytes_read,
+        reclaimed, chunks_reused_early, slabs_moved, slab_reassign_rescues,
+        slab_reassign_evictions_nomem, handler_faults, total_connections, rejected_connections, curr_connections, rdma_readers, rpc_calls, bytes_read,
         bytes_written
     }
 

@@ -18,6 +18,8 @@ final class Item {
     /** Marked by the meta protocol: the first client that hears of it must fetch it anew. */
     boolean isStale;
     boolean isWon;
+    /** Whether it was stored under a key in base 64, in which the meta protocol names it since. */
+    boolean isBinaryKey;
     /** Neighbours in the order of last use. */
     Item older;
     Item newer;

@@ -135,7 +135,7 @@ final class Lookups implements AutoCloseable {
         void proceed() {
             if (readsRecord) {
                 Verdict verdict = verifies
-                        ? Record.judge(landing.segment(), recordAt, recordBytes, key)
+                        ? Record.judge(landing.segment(), recordAt, recordBytes, Index.place(entrySought), key)
                         : Record.isOf(landing.segment(), recordAt, key) ? Verdict.GOOD : Verdict.OTHER_KEY;
                 if (verdict == Verdict.GOOD) {
                     remember();

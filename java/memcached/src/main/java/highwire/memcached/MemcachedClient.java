@@ -41,7 +41,7 @@ public final class MemcachedClient implements AutoCloseable {
             long before = System.currentTimeMillis();
             String answer = line.ask(Session.bytes("rdma " + made.endpoint()), null);
             String[] words = answer.split(" ");
-            if (words.length != 10 || !words[0].equals("RDMA") || !words[1].equals("1")) {
+            if (words.length != 10 || !words[0].equals("RDMA") || !words[1].equals("2")) {
                 throw new MemcachedException("the server answers `" + answer + "`: it has no memory that could be READ");
             }
             Lookups.Layout layout = new Lookups.Layout(Long.parseLong(words[3]), Integer.parseUnsignedInt(words[4]),

@@ -14,6 +14,7 @@ import java.nio.channels.Selector;
 import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.util.function.BiConsumer;
+import java.util.function.LongSupplier;
 
 /**
  * A memcached. One thread serves all TCP connections; with a context, peers may READ the same store, and change it by jvRPC.
@@ -22,6 +23,13 @@ public final class MemcachedServer implements AutoCloseable {
     /** Connections at one time; a further client gets an error and is disconnected. */
     static final int CONNECTIONS_MAX = 1024;
     private static final String REFUSAL = "ERROR Too many open connections\r\n";
+    /** The thread looks after the store at least this often. */
+    private static final long IDLE_MILLIS = 1000;
+    private static final long SWEEP_MILLIS = 100;
+    /** Bytes that a client gets before the others have their turn. */
+    private static final int TURN_BYTES = 1 << 20;
+    /** Bytes of all clients' buffers together. */
+    private static final long HELD_MAX = Math.max(64L << 20, Runtime.getRuntime().maxMemory() / 2);
 
     final Store store;
     private final Arena arena;
@@ -32,11 +40,17 @@ public final class MemcachedServer implements AutoCloseable {
     private final Thread thread;
     private final long started = System.currentTimeMillis();
     private volatile boolean isClosing;
+    /** Bytes of all clients' buffers. */
+    private volatile long held;
 
     /** The attachments of the selector's keys. */
     private final class Connection implements Session.Server {
         final SocketChannel channel;
         final Session session = new Session(store, this);
+        /** Whether the client sends no more. */
+        boolean isInputOver;
+        /** Bytes that were counted for it. */
+        long held;
 
         Connection(SocketChannel channel) {
             this.channel = channel;
@@ -66,11 +80,13 @@ public final class MemcachedServer implements AutoCloseable {
         }
     }
 
-    private MemcachedServer(InetSocketAddress wanted, StoreOptions options, Context context) throws IOException {
+    private MemcachedServer(InetSocketAddress wanted, StoreOptions options, Context context, LongSupplier clock) throws IOException {
         arena = context == null ? Arena.ofShared() : null;
         readers = context == null ? null : new Readers(context, options.bytes());
         MemorySegment memory = readers == null ? arena.allocate(options.bytes(), 64) : readers.memory();
-        store = new Store(options, memory, System::currentTimeMillis);
+        // Nobody READs a chunk of a server without an engine: it need not rest.
+        StoreOptions used = readers == null ? new StoreOptions(options.bytes(), options.itemBytes(), 0) : options;
+        store = new Store(used, memory, clock);
         listener = ServerSocketChannel.open();
         selector = Selector.open();
         try {
@@ -96,7 +112,12 @@ public final class MemcachedServer implements AutoCloseable {
      * @throws IOException it cannot listen there
      */
     public static MemcachedServer open(InetSocketAddress address, StoreOptions options) throws IOException {
-        return new MemcachedServer(address, options, null);
+        return open(address, options, System::currentTimeMillis);
+    }
+
+    /** As {@link #open(InetSocketAddress, StoreOptions)}, with a clock. */
+    static MemcachedServer open(InetSocketAddress address, StoreOptions options, LongSupplier clock) throws IOException {
+        return new MemcachedServer(address, options, null, clock);
     }
 
     /**
@@ -109,7 +130,7 @@ public final class MemcachedServer implements AutoCloseable {
      * @throws IOException it cannot listen there, or the engine refuses
      */
     public static MemcachedServer open(InetSocketAddress address, StoreOptions options, Context context) throws IOException {
-        return new MemcachedServer(address, options, context);
+        return new MemcachedServer(address, options, context, System::currentTimeMillis);
     }
 
     /** @return where it listens. */
@@ -117,18 +138,39 @@ public final class MemcachedServer implements AutoCloseable {
         return address;
     }
 
+    /** Bytes of all clients' buffers. */
+    long held() {
+        return held;
+    }
+
     private void run() {
+        long swept = store.now();
         while (!isClosing) {
             try {
                 long due = store.nextTick();
-                long wait = due == 0 ? 0 : Math.max(1, due - store.now());
+                long wait = due == 0 ? IDLE_MILLIS : Math.clamp(due - store.now(), 1, IDLE_MILLIS);
                 selector.select(this::ready, wait);
-                store.tick(store.now());
+                long now = store.now();
+                store.tick(now);
+                if (Math.abs(now - swept) >= SWEEP_MILLIS) {
+                    swept = now;
+                    store.sweep();
+                }
             } catch (IOException e) {
                 // The selector is broken, and with it the server.
                 return;
+            } catch (Throwable e) {
+                survive(e);
             }
         }
+    }
+
+    /** Counts what a handler has thrown; the others go on, unless the virtual machine is broken. */
+    private void survive(Throwable thrown) {
+        if (thrown instanceof InternalError || thrown instanceof UnknownError) {
+            throw (VirtualMachineError) thrown;
+        }
+        store.counters.count(Counter.handler_faults);
     }
 
     private void ready(SelectionKey key) {
@@ -137,12 +179,18 @@ public final class MemcachedServer implements AutoCloseable {
             return;
         }
         Connection connection = (Connection) key.attachment();
+        boolean goesOn = false;
         try {
-            if (!turn(key, connection)) {
+            goesOn = turn(key, connection);
+        } catch (IOException e) {
+            // The client has gone.
+        } catch (Throwable e) {
+            // Whatever a client has brought about ends its own conversation.
+            survive(e);
+        } finally {
+            if (!goesOn) {
                 end(key, connection);
             }
-        } catch (IOException e) {
-            end(key, connection);
         }
     }
 
@@ -156,8 +204,13 @@ public final class MemcachedServer implements AutoCloseable {
                     channel.close();
                     continue;
                 }
-                channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-                channel.register(selector, SelectionKey.OP_READ, new Connection(channel));
+                try {
+                    channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+                    channel.register(selector, SelectionKey.OP_READ, new Connection(channel));
+                } catch (IOException | OutOfMemoryError e) {
+                    channel.close();
+                    throw e;
+                }
                 store.counters.count(Counter.total_connections);
                 store.counters.count(Counter.curr_connections);
             }
@@ -172,27 +225,49 @@ public final class MemcachedServer implements AutoCloseable {
         if (key.isReadable()) {
             int count = connection.channel.read(session.room());
             session.received();
-            if (count < 0) {
-                session.output.flush(connection.channel);
-                return false;
-            }
-            store.counters.add(Counter.bytes_read, count);
+            connection.isInputOver = count < 0;
+            store.counters.add(Counter.bytes_read, Math.max(0, count));
         } else {
             session.proceed();
         }
-        store.counters.add(Counter.bytes_written, session.output.flush(connection.channel));
+        account(connection);
+        int written = write(connection);
+        // The client may have taken everything at once; the other clients have their turns in between.
+        for (int sum = written; session.isPaused() && session.output.pending() == 0 && sum < TURN_BYTES; sum += written) {
+            session.proceed();
+            written = write(connection);
+        }
+        account(connection);
         boolean isEmpty = session.output.pending() == 0;
-        if (session.isClosing() && isEmpty) {
+        if (isEmpty && (session.isClosing() || connection.isInputOver && !session.isPaused())) {
             return false;
         }
         // The server reads no further questions of a client that does not take the answers.
-        boolean listens = !session.isClosing() && !session.isFull();
-        key.interestOps((isEmpty ? 0 : SelectionKey.OP_WRITE) | (listens ? SelectionKey.OP_READ : 0));
+        boolean listens = !session.isClosing() && !session.isPaused() && !connection.isInputOver && !session.output.isFull();
+        key.interestOps((isEmpty && !session.isPaused() ? 0 : SelectionKey.OP_WRITE) | (listens ? SelectionKey.OP_READ : 0));
         return true;
+    }
+
+    private int write(Connection connection) throws IOException {
+        int written = connection.session.output.flush(connection.channel);
+        store.counters.add(Counter.bytes_written, written);
+        return written;
+    }
+
+    /** Keeps the sum of what all clients hold; the client that exceeds the heap's share has to go. */
+    private void account(Connection connection) {
+        long before = connection.held;
+        connection.held = connection.session.held();
+        held += connection.held - before;
+        if (held > HELD_MAX && connection.held > before) {
+            throw new OutOfMemoryError("the clients' buffers have " + held + " bytes");
+        }
     }
 
     private void end(SelectionKey key, Connection connection) {
         key.cancel();
+        held -= connection.held;
+        connection.held = 0;
         try {
             connection.channel.close();
         } catch (IOException e) {
@@ -243,7 +318,7 @@ public final class MemcachedServer implements AutoCloseable {
     public static void main(String[] args) throws Exception {
         int port = 11211;
         InetAddress listen = InetAddress.getLoopbackAddress();
-        StoreOptions options = StoreOptions.DEFAULT;
+        StoreOptions options = StoreOptions.forRecords(64L << 20, StoreOptions.DEFAULT.itemBytes());
         boolean withRdma = true;
         try {
             for (int i = 0; i < args.length; i++) {
@@ -251,7 +326,7 @@ public final class MemcachedServer implements AutoCloseable {
                     case "--port" -> port = Integer.parseInt(args[++i]);
                     case "--listen" -> listen = InetAddress.getByName(args[++i]);
                     case "--memory" ->
-                        options = new StoreOptions(Long.parseLong(args[++i]) << 20, options.itemBytes(), options.restMillis());
+                        options = StoreOptions.forRecords(Long.parseLong(args[++i]) << 20, options.itemBytes());
                     case "--item-size" ->
                         options = new StoreOptions(options.bytes(), Integer.parseInt(args[++i]), options.restMillis());
                     case "--no-rdma" -> withRdma = false;

@@ -1,104 +1,22 @@
 package highwire.memcached;
 
 import highwire.memcached.Counters.Counter;
+import highwire.memcached.MetaRequest.Refusal;
 import highwire.memcached.Session.Progress;
+import highwire.memcached.Store.Change;
 import highwire.memcached.Store.Mode;
 import highwire.memcached.Store.Outcome;
 import highwire.memcached.Store.Sum;
-import java.util.Base64;
-import java.util.HashMap;
-import java.util.Map;
 
 /** The meta commands: two letters, a key, and flags of one letter, some with a token behind it. */
 final class MetaProtocol {
-    /** An error of a command, with the text of its answer. */
-    private static final class Refusal extends Exception {
-        private static final long serialVersionUID = 1;
-
-        Refusal(String line) {
-            super(line, null, false, false);
-        }
-    }
-
-    private static final String BAD_TOKEN = "CLIENT_ERROR bad token in command line format";
-    private static final String BAD_FORMAT = "CLIENT_ERROR bad command line format";
-    private static final Map<String, String> KNOWN = Map.of(
-            "mg", "bcfhklOqstvNRT", "ms", "bcfkOqsCFIMNT", "md", "bkOqCITx", "ma", "bckOqtvCDJMNT", "me", "b");
-    /** Flags that need a token. */
-    private static final String WITH_TOKEN = "ORTCFDJMN";
-    private static final String NUMBERS = "RTCFDJN";
+    /** Words of a command; a longer one is refused. */
+    private static final int WORDS_MAX = 19;
 
     private final Session session;
     private final TextProtocol text;
     private final Store store;
     private final Output out;
-
-    /** A command's key and flags. */
-    private final class Request {
-        final byte[] key;
-        final String named;
-        final Map<Character, String> flags = new HashMap<>();
-        final String[] words;
-        final int first;
-
-        Request(String[] words, int first) throws Refusal {
-            this.words = words;
-            this.first = first;
-            this.named = words[1];
-            String known = KNOWN.get(words[0]);
-            for (int i = first; i < words.length; i++) {
-                char flag = words[i].charAt(0);
-                String token = words[i].substring(1);
-                if (known.indexOf(flag) < 0) {
-                    throw new Refusal("CLIENT_ERROR invalid flag");
-                }
-                if (flags.put(flag, token) != null) {
-                    throw new Refusal("CLIENT_ERROR duplicate flag");
-                }
-                if (token.isEmpty() && WITH_TOKEN.indexOf(flag) >= 0) {
-                    throw new Refusal(BAD_TOKEN);
-                }
-                if (NUMBERS.indexOf(flag) >= 0) {
-                    number(flag, 0);
-                }
-            }
-            try {
-                this.key = has('b') ? Base64.getDecoder().decode(named) : Session.bytes(named);
-            } catch (IllegalArgumentException e) {
-                throw new Refusal("CLIENT_ERROR error decoding key");
-            }
-            boolean isKey = has('b') ? key.length > 0 && key.length <= Store.KEY_MAX : Session.isKey(key);
-            if (!isKey) {
-                throw new Refusal(BAD_FORMAT);
-            }
-        }
-
-        boolean has(char flag) {
-            return flags.containsKey(flag);
-        }
-
-        long number(char flag, long otherwise) throws Refusal {
-            if (!has(flag)) {
-                return otherwise;
-            }
-            Long number = flag == 'C' || flag == 'D' || flag == 'J' || flag == 'F'
-                    ? TextProtocol.unsigned(flags.get(flag))
-                    : TextProtocol.number(flags.get(flag));
-            if (number == null) {
-                throw new Refusal(BAD_TOKEN);
-            }
-            return number;
-        }
-
-        /** An expiry, from seconds. */
-        long expiry(char flag, long otherwise) throws Refusal {
-            return has(flag) ? store.expiry(number(flag, 0)) : otherwise;
-        }
-
-        char mode(char otherwise) {
-            return has('M') ? Character.toUpperCase(flags.get('M').charAt(0)) : otherwise;
-        }
-    }
 
     MetaProtocol(Session session, TextProtocol text) {
         this.session = session;
@@ -109,24 +27,24 @@ final class MetaProtocol {
 
     Progress command(String[] words) {
         store.counters.count(Counter.cmd_meta);
-        if (words[0].equals("mn")) {
-            out.line("MN");
-            return Progress.DONE;
-        }
-        if (words[0].equals("ms")) {
-            return set(words);
-        }
         try {
-            if (words.length < 2) {
-                throw new Refusal(BAD_FORMAT);
-            }
-            Request request = new Request(words, 2);
-            synchronized (store) {
-                switch (words[0]) {
-                    case "mg" -> get(request);
-                    case "md" -> delete(request);
-                    case "ma" -> add(request);
-                    default -> debug(request);
+            switch (words[0]) {
+                case "mn" -> out.line("MN");
+                case "ms" -> {
+                    return set(words);
+                }
+                case "me" -> debug(words);
+                default -> {
+                    if (words.length < 2) {
+                        throw new Refusal("ERROR");
+                    }
+                    synchronized (store) {
+                        switch (words[0]) {
+                            case "mg" -> get(words);
+                            case "md" -> delete(words);
+                            default -> add(words);
+                        }
+                    }
                 }
             }
         } catch (Refusal e) {
@@ -135,217 +53,255 @@ final class MetaProtocol {
         return Progress.DONE;
     }
 
-    private void get(Request request) throws Refusal {
-        boolean wins = false;
+    private static void checkLengths(String[] words, String otherwise) throws Refusal {
+        if (words[1].length() > Store.KEY_MAX) {
+            throw new Refusal(TextProtocol.BAD_FORMAT);
+        }
+        if (words.length > WORDS_MAX) {
+            throw new Refusal(otherwise);
+        }
+    }
+
+    private void get(String[] words) throws Refusal {
+        checkLengths(words, "CLIENT_ERROR options flags are too long");
+        MetaRequest request = new MetaRequest(words, 2);
+        request.checkOpaque();
         Item item = store.peek(request.key);
-        boolean hadFetch = item != null && item.wasFetched;
-        item = store.get(request.key);
-        if (item == null && request.has('N')) {
-            store.store(Mode.SET, request.key, 0, request.expiry('N', 0), new byte[0], 0);
-            item = store.peek(request.key);
-            wins = item != null;
+        boolean isMade = item == null && request.vivifies;
+        if (isMade) {
+            item = store.store(Mode.SET, request.key, 0, 0, new byte[0], 0).item();
         }
         if (item == null) {
-            answer(request, "EN", true);
+            store.counters.count(Counter.cmd_get);
+            store.counters.count(Counter.get_misses);
+            if (!request.has('q')) {
+                out.line("EN" + request.echoes());
+            }
             return;
         }
-        if (request.has('T')) {
-            store.touch(request.key, request.expiry('T', 0));
-        }
-        boolean isLate = request.has('R') && item.expiry != 0
-                && (item.expiry - store.now()) / 1000 < request.number('R', 0);
-        boolean isTaken = item.isWon;
-        wins |= (item.isStale || isLate) && !isTaken;
-        item.isWon |= wins;
-        String mark = (item.isStale ? " X" : "") + (wins ? " W" : isTaken ? " Z" : "");
-        String flags = flags(request, item, hadFetch) + mark;
-        if (request.has('v')) {
-            out.put("VA " + item.length + flags + "\r\n").put(store.value(item)).put("\r\n");
-        } else {
-            answer(request, "HD", flags, false);
-        }
-    }
-
-    /** The flags that come back, in the order in which they were asked for. */
-    private String flags(Request request, Item item, boolean wasFetched) {
+        long expiry = item.expiry;
+        boolean wins = isMade;
         StringBuilder flags = new StringBuilder();
-        for (int i = request.first; i < request.words.length; i++) {
-            char flag = request.words[i].charAt(0);
-            switch (flag) {
-                case 'k', 'O', 'b' -> flags.append(echo(request, flag));
+        for (int i = 2; i < words.length; i++) {
+            switch (words[i].charAt(0)) {
+                case 'T' -> expiry = store.expiry(request.seconds);
+                case 'N' -> expiry = isMade ? store.expiry(request.vivifySeconds) : expiry;
+                case 'R' -> wins |= !item.isWon && !isMade && expiry != 0
+                        && expiry / 1000 < store.expiry(request.recacheSeconds) / 1000;
+                case 's' -> flags.append(" s").append(item.length);
+                case 't' -> flags.append(" t").append(timeToLive(expiry));
                 case 'c' -> flags.append(" c").append(Long.toUnsignedString(item.cas));
                 case 'f' -> flags.append(" f").append(Integer.toUnsignedString(item.flags));
-                case 's' -> flags.append(" s").append(item.length);
-                case 't' -> flags.append(" t").append(item.expiry == 0 ? -1 : (item.expiry - store.now() + 999) / 1000);
-                case 'h' -> flags.append(wasFetched ? " h1" : " h0");
                 case 'l' -> flags.append(" l").append((store.now() - item.accessed) / 1000);
-                default -> { }
+                case 'h' -> flags.append(item.wasFetched ? " h1" : " h0");
+                default -> flags.append(request.echo(words[i], item.isBinaryKey));
             }
         }
-        return flags.toString();
-    }
-
-    private static String echo(Request request, char flag) {
-        return switch (flag) {
-            case 'k' -> " k" + request.named;
-            case 'O' -> " O" + request.flags.get('O');
-            case 'b' -> request.has('k') ? " b" : "";
-            default -> "";
-        };
-    }
-
-    /** An answer without an item. A quiet command omits it if {@code isUsual}. */
-    private void answer(Request request, String code, boolean isUsual) {
-        StringBuilder flags = new StringBuilder();
-        for (int i = request.first; i < request.words.length && !code.equals("EN"); i++) {
-            flags.append(echo(request, request.words[i].charAt(0)));
+        flags.append(item.isWon ? " Z" : "").append(item.isStale ? " X" : "");
+        wins |= item.isStale && !item.isWon;
+        flags.append(wins ? " W" : "");
+        item.isWon |= wins;
+        byte[] value = request.has('v') ? store.value(item) : null;
+        count(request.hasExpiry);
+        if (!request.has('u')) {
+            store.bump(item);
         }
-        answer(request, code, flags.toString(), isUsual);
-    }
-
-    private void answer(Request request, String code, String flags, boolean isUsual) {
-        if (!isUsual || !request.has('q')) {
-            out.line(code + flags);
+        store.expire(item, expiry);
+        if (value == null) {
+            out.line("HD" + flags);
+        } else {
+            out.put("VA " + value.length + flags + "\r\n").put(value).put("\r\n");
         }
     }
 
-    private void answer(Request request, Outcome outcome, String flags) {
-        switch (outcome) {
-            case STORED -> answer(request, "HD", flags, true);
-            case NOT_STORED -> answer(request, "NS", false);
-            case EXISTS -> answer(request, "EX", false);
-            // A missing item need not be deleted.
-            case NOT_FOUND -> answer(request, "NF", request.words[0].equals("md"));
-            default -> out.line(TextProtocol.text(outcome));
-        }
+    private void count(boolean touches) {
+        store.counters.count(touches ? Counter.cmd_touch : Counter.cmd_get);
+        store.counters.count(touches ? Counter.touch_hits : Counter.get_hits);
     }
 
-    private Progress set(String[] words) {
-        Long length = words.length < 3 ? null : TextProtocol.number(words[2]);
+    /** Seconds that are left, as memcached writes them; −1 is for ever. */
+    private String timeToLive(long expiry) {
+        return expiry == 0 ? "-1" : Integer.toUnsignedString((int) Math.ceilDiv(expiry - store.now(), 1000));
+    }
+
+    private Progress set(String[] words) throws Refusal {
+        if (words.length < 3) {
+            throw new Refusal(words.length < 2 ? "ERROR" : TextProtocol.BAD_FORMAT);
+        }
+        checkLengths(words, "CLIENT_ERROR options flags too long");
+        Integer length = Numbers.signed32(words[2]);
         if (length == null || length < 0 || length > Integer.MAX_VALUE - 2) {
-            out.line(words.length < 2 ? BAD_FORMAT : "CLIENT_ERROR bad data chunk");
-            return Progress.DONE;
+            throw new Refusal(TextProtocol.BAD_FORMAT);
         }
-        Request request;
+        MetaRequest request;
+        Mode mode;
         try {
-            request = new Request(words, 3);
+            request = new MetaRequest(words, 3);
+            mode = mode(request);
+            request.checkOpaque();
             if (Record.bytes(request.key.length, length) > store.options.itemBytes()) {
-                store.delete(request.key, 0);
-                throw new Refusal("SERVER_ERROR object too large for cache");
+                store.discard(request.key);
+                throw new Refusal(TextProtocol.TOO_LARGE);
             }
         } catch (Refusal e) {
-            out.line(e.getMessage());
-            session.skip(length + 2);
-            return Progress.DONE;
+            session.skip(length + 2L);
+            throw e;
         }
-        byte[] value = text.value(length.intValue());
+        byte[] value = text.value(length);
         if (value == null) {
             return Progress.MORE;
         }
-        try {
-            if (value.length != length) {
-                throw new Refusal("CLIENT_ERROR bad data chunk");
-            }
-            synchronized (store) {
-                set(request, value);
-            }
-        } catch (Refusal e) {
-            out.line(e.getMessage());
+        if (value.length != length) {
+            throw new Refusal("CLIENT_ERROR bad data chunk");
+        }
+        synchronized (store) {
+            set(request, mode, value);
         }
         return Progress.DONE;
     }
 
-    private void set(Request request, byte[] value) throws Refusal {
-        Mode mode = switch (request.mode('S')) {
-            case 'S' -> Mode.SET;
+    private static Mode mode(MetaRequest request) throws Refusal {
+        boolean withCas = request.expected != null;
+        return switch (request.mode) {
+            case 0, 'S' -> withCas ? Mode.CAS : Mode.SET;
+            case 'R' -> withCas ? Mode.CAS : Mode.REPLACE;
             case 'E' -> Mode.ADD;
-            case 'R' -> Mode.REPLACE;
             case 'A' -> Mode.APPEND;
             case 'P' -> Mode.PREPEND;
-            default -> throw new Refusal("CLIENT_ERROR invalid mode for ms");
+            default -> throw new Refusal("CLIENT_ERROR invalid mode for ms M token");
         };
-        long flags = request.number('F', 0);
-        if (flags >>> 32 != 0) {
-            throw new Refusal(BAD_TOKEN);
-        }
-        Item item = store.peek(request.key);
-        if (item == null && request.has('N') && (mode == Mode.APPEND || mode == Mode.PREPEND)) {
-            mode = Mode.SET;
-        }
-        long expected = request.number('C', 0);
-        boolean becomesStale = request.has('I') && item != null && Long.compareUnsigned(expected, item.cas) < 0;
-        long expiry = request.expiry(request.has('T') ? 'T' : 'N', 0);
-        Outcome outcome = store.store(mode, request.key, (int) flags, expiry, value, becomesStale ? 0 : expected);
-        item = store.peek(request.key);
-        if (item != null && outcome == Outcome.STORED) {
-            item.isStale = becomesStale;
-            answer(request, outcome, flags(request, item, false));
-        } else {
-            answer(request, outcome, flagsOf(request));
-        }
     }
 
-    private String flagsOf(Request request) {
+    private void set(MetaRequest request, Mode mode, byte[] value) throws Refusal {
+        long expiry = store.expiry(request.seconds);
+        long expected = request.expected == null ? 0 : request.expected;
+        Mode how = mode;
+        boolean joins = mode == Mode.APPEND || mode == Mode.PREPEND;
+        if (joins && request.vivifies && store.peek(request.key) == null) {
+            how = Mode.SET;
+            expiry = store.expiry(request.vivifySeconds);
+        }
+        Change change = store.store(how, request.key, request.clientFlags, expiry, value, expected, request.has('I'), request.isBinaryKey);
         StringBuilder flags = new StringBuilder();
         for (int i = request.first; i < request.words.length; i++) {
-            flags.append(echo(request, request.words[i].charAt(0)));
+            flags.append(request.words[i].charAt(0) == 'c'
+                    ? " c" + (change.item() == null ? "0" : Long.toUnsignedString(change.item().cas))
+                    : request.echo(request.words[i], request.isBinaryKey));
         }
-        return flags.toString();
+        answer(request, change.outcome(), flags.toString());
     }
 
-    private void delete(Request request) throws Refusal {
-        long expected = request.number('C', 0);
+    /** An answer without a value. A quiet command omits the usual one. */
+    private void answer(MetaRequest request, Outcome outcome, String flags) throws Refusal {
+        String code = switch (outcome) {
+            case STORED -> "HD";
+            case NOT_STORED -> "NS";
+            case EXISTS -> "EX";
+            case NOT_FOUND -> "NF";
+            default -> throw new Refusal(TextProtocol.text(outcome));
+        };
+        if (outcome != Outcome.STORED || !request.has('q')) {
+            out.line(code + flags);
+        }
+    }
+
+    /** The request of a command whose flags get one error for all that can be wrong with them. */
+    private static MetaRequest request(String[] words) throws Refusal {
+        checkLengths(words, "CLIENT_ERROR options flags too long");
+        try {
+            return new MetaRequest(words, 2);
+        } catch (Refusal e) {
+            throw new Refusal("CLIENT_ERROR invalid or duplicate flag");
+        }
+    }
+
+    private void delete(String[] words) throws Refusal {
+        MetaRequest request = request(words);
+        request.checkOpaque();
         Outcome outcome;
         if (request.has('I')) {
-            outcome = store.invalidate(request.key, expected, request.has('T') ? (Long) request.expiry('T', 0) : null);
-        } else if (request.has('x')) {
+            outcome = store.invalidate(request.key, request.expected, request.hasExpiry ? (Long) store.expiry(request.seconds) : null);
+        } else if (request.keepsItem) {
             // The item stays, without its value and its flags.
             Item item = store.peek(request.key);
-            outcome = item == null
-                    ? Outcome.NOT_FOUND
-                    : store.store(Mode.SET, request.key, 0, request.expiry('T', item.expiry), new byte[0], expected);
+            long expiry = item == null || request.hasExpiry ? store.expiry(request.seconds) : item.expiry;
+            Mode mode = request.expected == null ? Mode.REPLACE : Mode.CAS;
+            long expected = request.expected == null ? 0 : request.expected;
+            outcome = store.store(mode, request.key, 0, expiry, new byte[0], expected).outcome();
+            outcome = outcome == Outcome.NOT_STORED ? Outcome.NOT_FOUND : outcome;
         } else {
-            outcome = store.delete(request.key, expected);
+            outcome = store.delete(request.key, request.expected);
         }
-        answer(request, outcome, flagsOf(request));
+        answer(request, outcome, request.echoes());
     }
 
-    private void add(Request request) throws Refusal {
-        boolean isDecrement = switch (request.mode('I')) {
-            case 'I', '+' -> false;
+    private void add(String[] words) throws Refusal {
+        MetaRequest request = request(words);
+        boolean isDecrement = switch (request.mode) {
+            case 0, 'I', '+' -> false;
             case 'D', '-' -> true;
-            default -> throw new Refusal("CLIENT_ERROR invalid mode for ma");
+            default -> throw new Refusal("CLIENT_ERROR invalid mode for ma M token");
         };
-        long delta = request.number('D', 1);
-        Sum sum = store.add(request.key, delta, isDecrement, request.number('C', 0));
-        if (sum.outcome() == Outcome.NOT_FOUND && request.has('N')) {
-            long first = request.number('J', 0);
-            byte[] digits = Session.bytes(Long.toUnsignedString(first));
-            sum = new Sum(store.store(Mode.ADD, request.key, 0, request.expiry('N', 0), digits, 0), first);
-        } else if (sum.outcome() == Outcome.STORED && request.has('T')) {
-            store.touch(request.key, request.expiry('T', 0));
+        request.checkOpaque();
+        Sum sum = store.add(request.key, request.delta, isDecrement, request.expected == null ? 0 : request.expected);
+        boolean isMade = sum.outcome() == Outcome.NOT_FOUND && request.vivifies;
+        if (isMade) {
+            byte[] digits = Session.bytes(Long.toUnsignedString(request.initial));
+            Change change = store.store(Mode.ADD, request.key, 0, 0, digits, 0);
+            sum = new Sum(change.outcome(), request.initial, change.item());
         }
-        Item item = sum.outcome() == Outcome.STORED ? store.peek(request.key) : null;
+        Item item = sum.item();
         if (item == null) {
-            answer(request, sum.outcome(), flagsOf(request));
-        } else if (request.has('v')) {
-            String digits = Long.toUnsignedString(sum.value());
-            out.line("VA " + digits.length() + flags(request, item, false)).line(digits);
-        } else {
-            answer(request, sum.outcome(), flags(request, item, false));
-        }
-    }
-
-    private void debug(Request request) {
-        Item item = store.peek(request.key);
-        if (item == null) {
-            out.line("EN");
+            answer(request, sum.outcome(), request.echoes());
             return;
         }
-        long now = store.now();
-        out.line("ME " + request.named + " exp=" + (item.expiry == 0 ? -1 : (item.expiry - now) / 1000)
-                + " la=" + (now - item.accessed) / 1000 + " cas=" + Long.toUnsignedString(item.cas)
-                + " fetch=" + (item.wasFetched ? "yes" : "no") + " cls=" + item.slab.number
-                + " size=" + Record.bytes(item.key.length, item.length));
+        long expiry = item.expiry;
+        StringBuilder flags = new StringBuilder();
+        for (int i = 2; i < words.length; i++) {
+            switch (words[i].charAt(0)) {
+                case 'c' -> flags.append(" c").append(Long.toUnsignedString(item.cas));
+                case 't' -> flags.append(" t").append(timeToLive(expiry));
+                case 'T' -> expiry = store.expiry(request.seconds);
+                case 'N' -> expiry = isMade ? store.expiry(request.vivifySeconds) : expiry;
+                default -> flags.append(request.echo(words[i], request.isBinaryKey));
+            }
+        }
+        store.expire(item, expiry);
+        // As in memcached, a quiet client hears of a number that was made.
+        if (request.has('q') && !isMade) {
+            return;
+        }
+        if (request.has('v')) {
+            String digits = Long.toUnsignedString(sum.value());
+            out.line("VA " + digits.length() + flags).line(digits);
+        } else {
+            out.line("HD" + flags);
+        }
+    }
+
+    private void debug(String[] words) throws Refusal {
+        if (words.length < 2 || words[1].length() > Store.KEY_MAX) {
+            throw new Refusal(TextProtocol.BAD_FORMAT);
+        }
+        byte[] key = Session.bytes(words[1]);
+        if (words.length > 2 && words[2].equals("b")) {
+            key = MetaRequest.decode(key);
+            if (key.length == 0) {
+                throw new Refusal(TextProtocol.BAD_FORMAT);
+            }
+        }
+        synchronized (store) {
+            Item item = store.peek(key);
+            if (item == null) {
+                out.line("EN");
+                return;
+            }
+            long now = store.now();
+            out.line("ME " + MetaRequest.name(key, item.isBinaryKey)
+                    + " exp=" + (item.expiry == 0 ? -1 : (int) Math.floorDiv(now - item.expiry, 1000))
+                    + " la=" + (now - item.accessed) / 1000 + " cas=" + Long.toUnsignedString(item.cas)
+                    + " fetch=" + (item.wasFetched ? "yes" : "no") + " cls=" + item.slab.number
+                    + " size=" + Record.bytes(item.key.length, item.length));
+        }
     }
 }

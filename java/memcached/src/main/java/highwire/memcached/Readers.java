@@ -71,7 +71,7 @@ final class Readers implements AutoCloseable {
         }
         queuePairs.put(session, qp);
         store.counters.add(Counter.rdma_readers, 1);
-        return "RDMA 1 " + qp.endpoint() + " " + region.address() + " " + Integer.toUnsignedString(region.rkey()) + " "
+        return "RDMA 2 " + qp.endpoint() + " " + region.address() + " " + Integer.toUnsignedString(region.rkey()) + " "
                 + store.options.bucketBits() + " " + store.options.bytes() + " " + store.options.itemBytes() + " " + store.now() + " "
                 + calls.address().getPort();
     }

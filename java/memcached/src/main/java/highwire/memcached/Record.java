@@ -12,7 +12,7 @@ import java.util.zip.CRC32C;
  *
  * <pre>
  *   0  version    u64   of this record alone; 0: nothing here any more, or not yet
- *   8  checksum   u32   CRC-32C of the version and of everything from 12 on
+ *   8  checksum   u32   CRC-32C of the version, of the record's place in the server's memory, and of everything from 12 on
  *  12  flags      u32
  *  16  expiry     u64   milliseconds since 1970; 0: never
  *  24  cas        u64   what clients of the protocols call its unique number
@@ -25,6 +25,9 @@ import java.util.zip.CRC32C;
  *
  * <p>The version goes to 0 before the change that made the record obsolete is acknowledged: a client that reads a version that is not 0 reads a value that was
  * current at that moment. A chunk that is used again while it is read shows two versions, or fails the checksum.
+ *
+ * <p>A page's chunks may change their size. Before that all its versions go to 0 and then all its bytes; as the checksum covers the place, a value that
+ * contains the bytes of a record is none where a reader looks for one.
  */
 final class Record {
     static final int KEY = 40;
@@ -69,7 +72,7 @@ final class Record {
         MemorySegment.copy(MemorySegment.ofArray(item.key), 0, memory, at + KEY, keyLength);
         MemorySegment.copy(MemorySegment.ofArray(value), 0, memory, at + KEY + keyLength, value.length);
         memory.set(WORD, at + bytes - TAIL_BYTES, version);
-        memory.set(HALF, at + 8, checksum(memory, at, version, keyLength + value.length));
+        memory.set(HALF, at + 8, checksum(memory, at, version, at, keyLength + value.length));
         // Release: the record is whole before it has a version.
         LONG.setRelease(memory, at, version);
     }
@@ -116,10 +119,11 @@ final class Record {
      * @param memory the copy
      * @param at where it begins
      * @param length bytes that were read
+     * @param place where it was in the server's memory
      * @param key of which a record is sought
      * @return what it is
      */
-    static Verdict judge(MemorySegment memory, long at, long length, byte[] key) {
+    static Verdict judge(MemorySegment memory, long at, long length, long place, byte[] key) {
         long version = memory.get(WORD, at);
         if (version == 0) {
             return Verdict.GONE;
@@ -129,7 +133,7 @@ final class Record {
         long bytes = bytes(keyLength, valueLength);
         if (bytes > length
                 || memory.get(WORD, at + bytes - TAIL_BYTES) != version
-                || memory.get(HALF, at + 8) != checksum(memory, at, version, (int) (keyLength + valueLength))) {
+                || memory.get(HALF, at + 8) != checksum(memory, at, version, place, (int) (keyLength + valueLength))) {
             return Verdict.TORN;
         }
         return isOf(memory, at, key) ? Verdict.GOOD : Verdict.OTHER_KEY;
@@ -141,10 +145,13 @@ final class Record {
                 && MemorySegment.mismatch(memory, at + KEY, at + KEY + key.length, MemorySegment.ofArray(key), 0, key.length) < 0;
     }
 
-    private static int checksum(MemorySegment memory, long at, long version, int payload) {
+    private static int checksum(MemorySegment memory, long at, long version, long place, int payload) {
         CRC32C sum = new CRC32C();
         for (int shift = 0; shift < 64; shift += 8) {
             sum.update((int) (version >>> shift) & 0xFF);
+        }
+        for (int shift = 0; shift < 64; shift += 8) {
+            sum.update((int) (place >>> shift) & 0xFF);
         }
         sum.update(memory.asSlice(at + SUMMED, KEY - SUMMED + payload).asByteBuffer());
         return (int) sum.getValue();

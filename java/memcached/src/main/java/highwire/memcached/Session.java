@@ -2,11 +2,10 @@ package highwire.memcached;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.function.BiConsumer;
 
 /** A client's conversation: input that is not parsed yet, and output. Knows no sockets. */
 final class Session {
-    /** Longest line of a command, keys of a multiple get included. */
-    static final int LINE_MAX = 1 << 16;
     private static final int INPUT = 16 << 10;
 
     /** The result of parsing input. */
@@ -25,10 +24,12 @@ final class Session {
     ByteBuffer input = ByteBuffer.allocate(INPUT).flip();
     private final TextProtocol text;
     private final BinaryProtocol binary;
+    private boolean hasBegun;
+    private boolean isBinary;
     /** Bytes of a value that is too large, to be skipped. */
     private long skip;
-    private boolean skipsLine;
     private boolean isClosing;
+    private boolean isPaused;
 
     /** A session's calls to its server. */
     interface Server {
@@ -36,7 +37,7 @@ final class Session {
         String admit(Session session, String introduction);
 
         /** Figures of the process. */
-        void stats(java.util.function.BiConsumer<String, Object> visitor);
+        void stats(BiConsumer<String, Object> visitor);
     }
 
     Session(Store store, Server server) {
@@ -61,20 +62,30 @@ final class Session {
         proceed();
     }
 
-    /** Continues with input that has come already. */
+    /** Continues with answers that are under way, and with input that has come already. */
     void proceed() {
-        while (!isClosing && !isFull() && input.hasRemaining()) {
+        while (!isClosing) {
+            isPaused = output.isFull();
+            if (isPaused) {
+                return;
+            }
+            if (text.isAnswering()) {
+                text.proceed();
+                continue;
+            }
+            if (!input.hasRemaining()) {
+                break;
+            }
             if (skip > 0) {
                 int some = (int) Math.min(skip, input.remaining());
                 input.position(input.position() + some);
                 skip -= some;
                 continue;
             }
-            if (skipsLine) {
-                skipsLine = input.get() != '\n';
-                continue;
+            if (!hasBegun) {
+                hasBegun = true;
+                isBinary = input.get(input.position()) == BinaryProtocol.REQUEST;
             }
-            boolean isBinary = input.get(input.position()) == BinaryProtocol.REQUEST;
             switch (isBinary ? binary.next() : text.next()) {
                 case DONE -> { }
                 case MORE -> {
@@ -83,18 +94,24 @@ final class Session {
                 case CLOSE -> isClosing = true;
             }
         }
-        if (!input.hasRemaining() && input.capacity() > 4 * INPUT) {
+        isPaused = false;
+        if (!input.hasRemaining() && input.capacity() > INPUT) {
             input = ByteBuffer.allocate(INPUT).flip();
         }
     }
 
-    /** Whether the output is as long as it may be. */
-    boolean isFull() {
-        return output.pending() > 4 << 20;
+    /** Whether there is more to do as soon as the client has taken some of the output, without further input. */
+    boolean isPaused() {
+        return isPaused;
     }
 
     boolean isClosing() {
         return isClosing;
+    }
+
+    /** Bytes that the session holds for its client. */
+    long held() {
+        return (long) input.capacity() + output.held();
     }
 
     /** Skips this many bytes from here on, even if they have not all come. */
@@ -102,12 +119,7 @@ final class Session {
         skip = bytes;
     }
 
-    /** Skips everything up to the end of the line. */
-    void skipLine() {
-        skipsLine = true;
-    }
-
-    /** Whether a key is valid: not too long, and without blanks and controls if it stands in a line. */
+    /** Whether a key is valid for the clients of this project: not too long, and without blanks and controls. */
     static boolean isKey(byte[] key) {
         if (key.length == 0 || key.length > Store.KEY_MAX) {
             return false;

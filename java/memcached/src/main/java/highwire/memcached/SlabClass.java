@@ -1,6 +1,8 @@
 package highwire.memcached;
 
 import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
 
 /**
  * Chunks of one size, and the items in them by last use.
@@ -10,50 +12,125 @@ import java.util.ArrayDeque;
  * the record itself.
  */
 final class SlabClass {
+    /** A chunk that may be used again, in its page's generation. */
+    private record Resting(long at, Page page, int generation, long from) {
+        boolean isThere() {
+            return page.generation == generation;
+        }
+    }
+
     final int number;
     final int chunkBytes;
-    private final ArrayDeque<long[]> resting = new ArrayDeque<>();
-    private final ArrayDeque<Long> fresh = new ArrayDeque<>();
+    final int chunksPerPage;
+    final List<Page> pages = new ArrayList<>();
+    private final ArrayDeque<Resting> resting = new ArrayDeque<>();
+    private final ArrayDeque<Page> fresh = new ArrayDeque<>();
     private Item oldest;
     private Item newest;
-    int pages;
+    /** Entries of {@link #resting} whose page has gone. */
+    private int left;
+    /** Chunks without a record. */
+    int free;
     long used;
     long evictions;
 
-    SlabClass(int number, int chunkBytes) {
+    SlabClass(int number, int chunkBytes, int pageBytes) {
         this.number = number;
         this.chunkBytes = chunkBytes;
+        this.chunksPerPage = pageBytes / chunkBytes;
     }
 
     /** Takes a page's chunks. */
-    void addPage(long at, long bytes) {
-        pages++;
-        for (long chunk = at; chunk + chunkBytes <= at + bytes; chunk += chunkBytes) {
-            fresh.add(chunk);
+    void addPage(Page page) {
+        page.owner = this;
+        page.live = 0;
+        page.fresh = page.at;
+        pages.add(page);
+        fresh.add(page);
+        free += chunksPerPage;
+    }
+
+    /** Gives a page away; its records are still there, and {@link #release} is called for each. */
+    void removePage(Page page) {
+        int unused = (int) ((page.at + (long) chunksPerPage * chunkBytes - page.fresh) / chunkBytes);
+        free -= chunksPerPage - page.live;
+        left += chunksPerPage - page.live - unused;
+        page.owner = null;
+        page.generation++;
+        pages.remove(page);
+        fresh.remove(page);
+        if (left > resting.size() / 2) {
+            resting.removeIf(chunk -> !chunk.isThere());
+            left = 0;
+        }
+    }
+
+    /** The chunk's record has ended: it may be used again after that time. */
+    void release(Page page, long chunk, long from) {
+        page.live--;
+        if (page.owner == this) {
+            free++;
+            resting.add(new Resting(chunk, page, page.generation, from));
         }
     }
 
     /** A chunk whose rest is over; negative if there is none. */
     long take(long now) {
-        Long chunk = fresh.poll();
-        if (chunk == null && !resting.isEmpty() && resting.peek()[1] <= now) {
-            chunk = resting.poll()[0];
+        Page page = fresh.peek();
+        if (page != null) {
+            long chunk = page.fresh;
+            page.fresh += chunkBytes;
+            if (page.fresh + chunkBytes > page.at + (long) chunksPerPage * chunkBytes) {
+                fresh.poll();
+            }
+            return use(page, chunk);
         }
-        return chunk == null ? -1 : chunk;
+        Resting first = first();
+        return first == null || first.from > now ? -1 : takeEarly();
     }
 
     /** The chunk that has rested longest, even if its rest is not over; negative if there is none. */
     long takeEarly() {
-        return resting.isEmpty() ? -1 : resting.poll()[0];
+        Resting first = first();
+        if (first == null) {
+            return -1;
+        }
+        resting.poll();
+        return use(first.page, first.at);
     }
 
-    /** Gives a chunk back, which may be used again after that time. */
-    void giveBack(long chunk, long from) {
-        resting.add(new long[] {chunk, from});
+    private Resting first() {
+        while (!resting.isEmpty() && !resting.peek().isThere()) {
+            resting.poll();
+            left--;
+        }
+        return resting.peek();
+    }
+
+    private long use(Page page, long chunk) {
+        page.live++;
+        free--;
+        return chunk;
     }
 
     int resting() {
-        return resting.size();
+        return resting.size() - left;
+    }
+
+    /** Whether there is as much room without records as this many pages have. */
+    boolean hasSpare(double pagesWorth) {
+        return !pages.isEmpty() && free >= pagesWorth * chunksPerPage;
+    }
+
+    /** The page with the fewest records; null if there is none. */
+    Page emptiest() {
+        Page best = null;
+        for (Page page : pages) {
+            if (best == null || page.live < best.live) {
+                best = page;
+            }
+        }
+        return best;
     }
 
     Item oldest() {

@@ -24,6 +24,22 @@ public record StoreOptions(long bytes, int itemBytes, int restMillis) {
         }
     }
 
+    /**
+     * Options for a store that has as much memory for its records, and what its index needs in addition.
+     *
+     * @param bytes memory for records
+     * @param itemBytes the largest record
+     * @return the options, with the usual rest
+     */
+    public static StoreOptions forRecords(long bytes, int itemBytes) {
+        long whole = bytes;
+        for (int i = 0; i < 3; i++) {
+            int bits = 63 - Long.numberOfLeadingZeros(Math.max(1, whole / 2048));
+            whole = bytes + ((long) Index.BUCKET_BYTES << bits);
+        }
+        return new StoreOptions(whole, itemBytes, DEFAULT.restMillis());
+    }
+
     /** Buckets of the index, as a power of two: one for each 2 KiB of memory, 7 keys each. */
     int bucketBits() {
         return 63 - Long.numberOfLeadingZeros(bytes / 2048);

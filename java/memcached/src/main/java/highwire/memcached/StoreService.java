@@ -50,7 +50,7 @@ final class StoreService implements RpcService {
     }
 
     static Sum answer(MemorySegment answer) {
-        return new Sum(Outcome.values()[answer.get(INT, 8)], answer.get(LONG, 0));
+        return new Sum(Outcome.values()[answer.get(INT, 8)], answer.get(LONG, 0), null);
     }
 
     @Override
@@ -81,18 +81,19 @@ final class StoreService implements RpcService {
 
     private Sum serve(int method, byte[] key, long seconds, long number, int flags, byte[] value) {
         return switch (method) {
-            case DELETE -> new Sum(store.delete(key, number), 0);
-            case TOUCH -> new Sum(store.touch(key, store.expiry(seconds)), 0);
+            case DELETE -> new Sum(store.delete(key, number == 0 ? null : (Long) number));
+            case TOUCH -> new Sum(store.touch(key, store.expiry(seconds)).outcome());
             case INCREMENT, DECREMENT -> store.add(key, number, method == DECREMENT, 0);
             case FLUSH -> {
                 store.flush(seconds == 0 ? store.now() : store.expiry(seconds));
-                yield new Sum(Outcome.STORED, 0);
+                yield new Sum(Outcome.STORED);
             }
             default -> {
                 if (method < 0 || method >= Mode.values().length) {
                     throw new IllegalArgumentException("there is no method " + method);
                 }
-                yield new Sum(store.store(Mode.values()[method], key, flags, store.expiry(seconds), value, number), 0);
+                Mode mode = Mode.values()[method] == Mode.SET && number != 0 ? Mode.CAS : Mode.values()[method];
+                yield new Sum(store.store(mode, key, flags, store.expiry(seconds), value, number).outcome());
             }
         };
     }

@@ -1,32 +1,47 @@
 package highwire.memcached;
 
-import highwire.memcached.Counters.Counter;
 import highwire.memcached.Session.Progress;
+import highwire.memcached.Store.Change;
 import highwire.memcached.Store.Mode;
 import highwire.memcached.Store.Outcome;
 import highwire.memcached.Store.Sum;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.function.BiConsumer;
+import java.util.ArrayList;
+import java.util.List;
 
 /** The text protocol. Lines are ISO 8859-1 here, so that keys of any bytes come through. */
 final class TextProtocol {
     static final String VERSION = "1.6.18-highwire";
-    private static final String BAD_FORMAT = "CLIENT_ERROR bad command line format";
+    static final String BAD_FORMAT = "CLIENT_ERROR bad command line format";
+    static final String TOO_LARGE = "SERVER_ERROR object too large for cache";
+    /** Longest line of a get. Any other line is as good as none if it is longer than {@link #OTHER_MAX}. */
+    static final int LINE_MAX = 1 << 20;
+    static final int OTHER_MAX = 2048;
+    private static final int WORDS_MAX = 23;
     private static final int END = 2;
+    private static final int ZERO = 0;
 
     private final Session session;
     private final Store store;
     private final Output out;
     private final MetaProtocol meta;
+    private final Administration administration;
     /** How far the line has been searched for its end. */
     private int searched;
+    private boolean isQuiet;
+    /** The keys of a get that is being answered, and the place of the next one; null if there is none. */
+    private byte[] keys;
+    private int nextKey;
+    private boolean withCas;
+    private Long touchExpiry;
 
     TextProtocol(Session session) {
         this.session = session;
         this.store = session.store;
         this.out = session.output;
         this.meta = new MetaProtocol(session, this);
+        this.administration = new Administration(session);
     }
 
     /** Takes the next command, if it is complete. */
@@ -38,175 +53,213 @@ final class TextProtocol {
             end++;
         }
         searched = end - start;
-        if (searched > Session.LINE_MAX) {
-            out.line("CLIENT_ERROR line too long");
-            return Progress.CLOSE;
-        }
         if (end == input.limit()) {
-            return Progress.MORE;
+            boolean isTooLong = searched > LINE_MAX || searched > OTHER_MAX && !isGet(input, start);
+            return isTooLong ? Progress.CLOSE : Progress.MORE;
         }
-        searched = 0;
-        int length = end - start - (end > start && input.get(end - 1) == '\r' ? 1 : 0);
-        String line = new String(input.array(), input.arrayOffset() + start, length, StandardCharsets.ISO_8859_1);
+        int length = searched;
+        if (length > 1 && input.get(end - 1) == '\r') {
+            length--;
+        }
+        byte[] line = new byte[length];
+        input.get(start, line);
         input.position(end + 1);
-        Progress progress = command(line.strip().split(" +"));
+        Progress progress = command(line);
         if (progress == Progress.MORE) {
             // The value has not come yet: the line is read once more when it has.
             input.position(start);
+        } else {
+            searched = 0;
         }
         return progress;
     }
 
-    private Progress command(String[] words) {
-        switch (words[0]) {
-            case "get", "gets" -> get(words, 1, words[0].equals("gets"), null);
-            case "gat", "gats" -> gat(words);
+    private static boolean isGet(ByteBuffer input, int start) {
+        int at = start;
+        while (input.get(at) == ' ') {
+            at++;
+        }
+        boolean isGet = input.get(at) == 'g' && input.get(at + 1) == 'e' && input.get(at + 2) == 't';
+        return at - start <= 100 && isGet && (input.get(at + 3) == ' ' || input.get(at + 3) == 's' && input.get(at + 4) == ' ');
+    }
+
+    /** The first words of a line, which ends at a zero byte if there is one. */
+    private static String[] words(byte[] line) {
+        List<String> words = new ArrayList<>();
+        for (int at = nextWord(line, 0); at < line.length && line[at] != ZERO && words.size() < WORDS_MAX; at = nextWord(line, at)) {
+            int end = endOfWord(line, at);
+            words.add(new String(line, at, end - at, StandardCharsets.ISO_8859_1));
+            at = end;
+        }
+        return words.toArray(String[]::new);
+    }
+
+    private static int nextWord(byte[] line, int from) {
+        int at = from;
+        while (at < line.length && line[at] == ' ') {
+            at++;
+        }
+        return at;
+    }
+
+    private static int endOfWord(byte[] line, int from) {
+        int at = from;
+        while (at < line.length && line[at] != ' ' && line[at] != ZERO) {
+            at++;
+        }
+        return at;
+    }
+
+    private Progress command(byte[] line) {
+        String[] words = words(line);
+        isQuiet = false;
+        String name = words.length == 0 ? "" : words[0];
+        switch (name) {
+            case "get", "gets", "bget" -> get(line, words, name.equals("gets"), false);
+            case "gat", "gats" -> get(line, words, name.equals("gats"), true);
             case "set" -> {
-                return store(Mode.SET, words, false);
+                return store(Mode.SET, words);
             }
             case "add" -> {
-                return store(Mode.ADD, words, false);
+                return store(Mode.ADD, words);
             }
             case "replace" -> {
-                return store(Mode.REPLACE, words, false);
+                return store(Mode.REPLACE, words);
             }
             case "append" -> {
-                return store(Mode.APPEND, words, false);
+                return store(Mode.APPEND, words);
             }
             case "prepend" -> {
-                return store(Mode.PREPEND, words, false);
+                return store(Mode.PREPEND, words);
             }
             case "cas" -> {
-                return store(Mode.SET, words, true);
+                return store(Mode.CAS, words);
             }
             case "delete" -> delete(words);
             case "incr" -> add(words, false);
             case "decr" -> add(words, true);
             case "touch" -> touch(words);
             case "flush_all" -> flush(words);
-            case "version" -> out.line("VERSION " + VERSION);
             case "verbosity" -> verbosity(words);
-            case "stats" -> stats(words);
-            case "rdma" -> out.line(session.server.admit(session, words.length == 2 ? words[1] : ""));
-            case "quit" -> {
-                return Progress.CLOSE;
-            }
             case "mn", "mg", "ms", "md", "ma", "me" -> {
                 return meta.command(words);
             }
-            default -> out.line("ERROR");
+            case "quit" -> {
+                return Progress.CLOSE;
+            }
+            default -> {
+                // A page of the web may have a browser send anything behind this line.
+                if (isUnknown(name) && words[words.length - 1].startsWith("HTTP/")) {
+                    return Progress.CLOSE;
+                }
+                administration.command(words);
+            }
         }
         return Progress.DONE;
     }
 
-    private static boolean isQuiet(String[] words) {
-        return words[words.length - 1].equals("noreply");
+    /** Whether memcached knows no command that begins like this, and so compares the line with a request of HTTP. */
+    private static boolean isUnknown(String name) {
+        return name.length() > 1 && !name.equals("version") && "gsacidt".indexOf(name.charAt(0)) < 0 && !(name.charAt(0) == 'm' && name.length() == 2);
     }
 
-    private void answer(String line, boolean isQuiet) {
+    /** A command's last word may say that the client wants no answer. */
+    private void quietIfAsked(String[] words) {
+        isQuiet |= words[words.length - 1].equals("noreply");
+    }
+
+    private void answer(String line) {
         if (!isQuiet) {
             out.line(line);
         }
     }
 
-    private void get(String[] words, int first, boolean withCas, Long expiry) {
-        if (words.length <= first) {
+    private void get(byte[] line, String[] words, boolean asksCas, boolean touches) {
+        if (words.length < 2) {
             out.line("ERROR");
             return;
         }
-        for (int i = first; i < words.length; i++) {
-            byte[] key = Session.bytes(words[i]);
-            if (!Session.isKey(key)) {
+        Integer seconds = touches ? Numbers.signed32(words[1]) : (Integer) 0;
+        if (seconds == null) {
+            out.line("CLIENT_ERROR invalid exptime argument");
+            return;
+        }
+        int first = endOfWord(line, nextWord(line, 0));
+        first = nextWord(line, touches ? endOfWord(line, nextWord(line, first)) : first);
+        for (int at = first; at < line.length && line[at] != ZERO;) {
+            int end = endOfWord(line, at);
+            if (end - at > Store.KEY_MAX) {
                 out.line(BAD_FORMAT);
                 return;
             }
+            at = nextWord(line, end);
+        }
+        keys = line;
+        nextKey = first;
+        withCas = asksCas;
+        touchExpiry = touches ? (Long) store.expiry(seconds) : null;
+        proceed();
+    }
+
+    /** Whether a get has more keys to be answered. */
+    boolean isAnswering() {
+        return keys != null;
+    }
+
+    /** Answers further keys, until the output is full. */
+    void proceed() {
+        while (!out.isFull()) {
+            if (nextKey >= keys.length || keys[nextKey] == ZERO) {
+                keys = null;
+                out.line("END");
+                return;
+            }
+            int end = endOfWord(keys, nextKey);
+            byte[] key = java.util.Arrays.copyOfRange(keys, nextKey, end);
+            nextKey = nextWord(keys, end);
             synchronized (store) {
-                if (expiry != null && store.touch(key, expiry) == Outcome.NO_MEMORY) {
-                    out.line("SERVER_ERROR out of memory storing object");
-                    return;
-                }
-                Item item = store.get(key);
+                Item item = touchExpiry == null ? store.get(key) : store.touch(key, touchExpiry).item();
                 if (item != null) {
-                    out.put("VALUE ").put(key).put(" " + Integer.toUnsignedString(item.flags) + " " + item.length);
-                    out.put(withCas ? " " + Long.toUnsignedString(item.cas) + "\r\n" : "\r\n").put(store.value(item)).put("\r\n");
+                    byte[] value = store.value(item);
+                    out.put("VALUE ").put(key).put(" " + Integer.toUnsignedString(item.flags) + " " + value.length);
+                    out.put(withCas ? " " + Long.toUnsignedString(item.cas) + "\r\n" : "\r\n").put(value).put("\r\n");
                 }
             }
         }
-        out.line("END");
     }
 
-    private void gat(String[] words) {
-        Long seconds = words.length < 3 ? null : number(words[1]);
-        if (words.length < 3) {
-            out.line("ERROR");
-        } else if (seconds == null) {
-            out.line("CLIENT_ERROR invalid exptime argument");
-        } else {
-            get(words, 2, words[0].equals("gats"), store.expiry(seconds));
-        }
-    }
-
-    /** A signed number; null if it is none. */
-    static Long number(String word) {
-        try {
-            return Long.parseLong(word);
-        } catch (NumberFormatException e) {
-            return null;
-        }
-    }
-
-    /** An unsigned number; null if it is none. */
-    static Long unsigned(String word) {
-        try {
-            return word.startsWith("+") ? null : (Long) Long.parseUnsignedLong(word);
-        } catch (NumberFormatException e) {
-            return null;
-        }
-    }
-
-    private Progress store(Mode mode, String[] words, boolean withCas) {
-        int least = withCas ? 6 : 5;
+    private Progress store(Mode mode, String[] words) {
+        int least = mode == Mode.CAS ? 6 : 5;
         if (words.length != least && words.length != least + 1) {
             out.line("ERROR");
             return Progress.DONE;
         }
-        boolean isQuiet = words.length == least + 1 && isQuiet(words);
+        quietIfAsked(words);
         byte[] key = Session.bytes(words[1]);
-        Long flags = unsigned(words[2]);
-        Long seconds = number(words[3]);
-        Long length = number(words[4]);
-        Long expected = withCas ? unsigned(words[5]) : (Long) 0L;
-        if (length == null || length < 0 || length > Integer.MAX_VALUE - END) {
-            out.line(BAD_FORMAT);
-            return Progress.DONE;
-        }
-        if (!Session.isKey(key) || flags == null || flags >>> 32 != 0 || seconds == null || expected == null) {
-            out.line(BAD_FORMAT);
-            session.skip(length + END);
+        Integer flags = Numbers.unsigned32(words[2]);
+        Integer seconds = Numbers.signed32(words[3]);
+        Integer length = Numbers.signed32(words[4]);
+        Long expected = mode == Mode.CAS ? Numbers.unsigned(words[5]) : (Long) 0L;
+        if (key.length > Store.KEY_MAX || flags == null || seconds == null || length == null || expected == null
+                || length < 0 || length > Integer.MAX_VALUE - END) {
+            answer(BAD_FORMAT);
             return Progress.DONE;
         }
         if (Record.bytes(key.length, length) > store.options.itemBytes()) {
-            // The client wanted to replace the old value, so that must not stay.
-            store.delete(key, 0);
-            answer("SERVER_ERROR object too large for cache", isQuiet);
+            if (mode == Mode.SET) {
+                store.discard(key);
+            }
+            answer(TOO_LARGE);
             session.skip(length + END);
             return Progress.DONE;
         }
-        byte[] value = value(length.intValue());
+        byte[] value = value(length);
         if (value == null) {
             return Progress.MORE;
         }
-        if (value.length != length) {
-            out.line("CLIENT_ERROR bad data chunk");
-            return Progress.DONE;
-        }
-        if (withCas && expected == 0) {
-            // No item has the number 0, which means any in the store.
-            answer(store.find(key) == null ? "NOT_FOUND" : "EXISTS", isQuiet);
-            return Progress.DONE;
-        }
-        Outcome outcome = store.store(mode, key, flags.intValue(), store.expiry(seconds), value, expected);
-        answer(text(outcome), isQuiet);
+        answer(value.length != length
+                ? "CLIENT_ERROR bad data chunk"
+                : text(store.store(mode, key, flags, store.expiry(seconds), value, expected).outcome()));
         return Progress.DONE;
     }
 
@@ -221,18 +274,13 @@ final class TextProtocol {
         }
         byte[] value = new byte[length];
         input.get(value);
-        if (input.get() == '\r' && input.get() == '\n') {
-            return value;
-        }
-        // Part of the error, up to the beginning of the client's next line.
-        input.position(input.position() - 1);
-        session.skipLine();
-        return new byte[length + 1];
+        boolean isWhole = input.get() == '\r' & input.get() == '\n';
+        return isWhole ? value : new byte[length + 1];
     }
 
     static String text(Outcome outcome) {
         return switch (outcome) {
-            case TOO_LARGE -> "SERVER_ERROR object too large for cache";
+            case TOO_LARGE -> TOO_LARGE;
             case NO_MEMORY -> "SERVER_ERROR out of memory storing object";
             case NOT_A_NUMBER -> "CLIENT_ERROR cannot increment or decrement non-numeric value";
             default -> outcome.name();
@@ -240,19 +288,24 @@ final class TextProtocol {
     }
 
     private void delete(String[] words) {
-        boolean isQuiet = words.length > 2 && isQuiet(words);
-        boolean hasForm = words.length == 2 || words.length == 3 && (isQuiet || words[2].equals("0"))
-                || words.length == 4 && isQuiet && words[2].equals("0");
-        if (!hasForm) {
-            out.line(words.length == 1 ? "ERROR" : BAD_FORMAT + ".  Usage: delete <key> [noreply]");
+        if (words.length < 2 || words.length > 4) {
+            out.line("ERROR");
             return;
+        }
+        if (words.length > 2) {
+            quietIfAsked(words);
+            boolean isNow = words[2].equals("0");
+            if (words.length == 3 ? !isNow && !isQuiet : !isNow || !isQuiet) {
+                answer(BAD_FORMAT + ".  Usage: delete <key> [noreply]");
+                return;
+            }
         }
         byte[] key = Session.bytes(words[1]);
-        if (!Session.isKey(key)) {
-            out.line(BAD_FORMAT);
+        if (key.length > Store.KEY_MAX) {
+            answer(BAD_FORMAT);
             return;
         }
-        answer(store.delete(key, 0) == Outcome.STORED ? "DELETED" : "NOT_FOUND", isQuiet);
+        answer(store.delete(key, null) == Outcome.STORED ? "DELETED" : "NOT_FOUND");
     }
 
     private void add(String[] words, boolean isDecrement) {
@@ -260,16 +313,16 @@ final class TextProtocol {
             out.line("ERROR");
             return;
         }
+        quietIfAsked(words);
         byte[] key = Session.bytes(words[1]);
-        Long delta = unsigned(words[2]);
-        if (!Session.isKey(key)) {
-            out.line(BAD_FORMAT);
+        Long delta = Numbers.unsigned(words[2]);
+        if (key.length > Store.KEY_MAX) {
+            answer(BAD_FORMAT);
         } else if (delta == null) {
-            out.line("CLIENT_ERROR invalid numeric delta argument");
+            answer("CLIENT_ERROR invalid numeric delta argument");
         } else {
             Sum sum = store.add(key, delta, isDecrement, 0);
-            boolean isStored = sum.outcome() == Outcome.STORED;
-            answer(isStored ? Long.toUnsignedString(sum.value()) : text(sum.outcome()), isQuiet(words));
+            answer(sum.outcome() == Outcome.STORED ? Long.toUnsignedString(sum.value()) : text(sum.outcome()));
         }
     }
 
@@ -278,67 +331,41 @@ final class TextProtocol {
             out.line("ERROR");
             return;
         }
+        quietIfAsked(words);
         byte[] key = Session.bytes(words[1]);
-        Long seconds = number(words[2]);
-        if (!Session.isKey(key)) {
-            out.line(BAD_FORMAT);
+        Integer seconds = Numbers.signed32(words[2]);
+        if (key.length > Store.KEY_MAX) {
+            answer(BAD_FORMAT);
         } else if (seconds == null) {
-            out.line("CLIENT_ERROR invalid exptime argument");
+            answer("CLIENT_ERROR invalid exptime argument");
         } else {
-            Outcome outcome = store.touch(key, store.expiry(seconds));
-            answer(outcome == Outcome.STORED ? "TOUCHED" : text(outcome), isQuiet(words));
+            Change change = store.touch(key, store.expiry(seconds));
+            answer(change.outcome() == Outcome.STORED ? "TOUCHED" : text(change.outcome()));
         }
     }
 
     private void flush(String[] words) {
-        boolean isQuiet = isQuiet(words);
-        int given = words.length - (isQuiet ? 1 : 0);
-        Long delay = given == 1 ? (Long) 0L : number(words[1]);
-        if (given > 2 || delay == null) {
-            out.line(given > 2 ? "ERROR" : BAD_FORMAT);
+        if (words.length > 3) {
+            out.line("ERROR");
             return;
         }
-        store.flush(delay == 0 ? store.now() : store.expiry(delay));
-        answer("OK", isQuiet);
+        quietIfAsked(words);
+        Integer delay = words.length == (isQuiet ? 2 : 1) ? (Integer) 0 : Numbers.signed32(words[1]);
+        if (delay == null) {
+            answer("CLIENT_ERROR invalid exptime argument");
+            return;
+        }
+        store.flush(delay <= 0 ? store.now() : store.expiry(delay));
+        answer("OK");
     }
 
     /** There is one level, whichever the client asks for. */
     private void verbosity(String[] words) {
-        boolean isQuiet = isQuiet(words);
-        boolean hasForm = words.length == (isQuiet ? 3 : 2) && unsigned(words[1]) != null;
-        answer(words.length == 1 ? "ERROR" : hasForm ? "OK" : BAD_FORMAT, isQuiet);
-    }
-
-    private void stats(String[] words) {
-        BiConsumer<String, Object> visitor = (name, value) -> out.line("STAT " + name + " " + value);
-        String what = words.length == 1 ? "" : words[1];
-        switch (what) {
-            case "" -> {
-                session.server.stats(visitor);
-                store.stats(visitor);
-            }
-            case "items", "slabs" -> store.slabStats(what.equals("items"), visitor);
-            case "settings" -> settings(visitor);
-            case "reset" -> {
-                store.counters.reset();
-                out.line("RESET");
-                return;
-            }
-            default -> {
-                out.line("ERROR");
-                return;
-            }
+        if (words.length != 2 && words.length != 3) {
+            out.line("ERROR");
+            return;
         }
-        out.line("END");
-    }
-
-    private void settings(BiConsumer<String, Object> visitor) {
-        visitor.accept("maxbytes", store.options.bytes());
-        visitor.accept("item_size_max", store.options.itemBytes());
-        visitor.accept("chunk_rest_ms", store.options.restMillis());
-        visitor.accept("evictions", "on");
-        visitor.accept("cas_enabled", "yes");
-        visitor.accept("flush_enabled", "yes");
-        visitor.accept("curr_connections", store.counters.get(Counter.curr_connections));
+        quietIfAsked(words);
+        answer(Numbers.unsigned32(words[1]) == null ? BAD_FORMAT : "OK");
     }
 }

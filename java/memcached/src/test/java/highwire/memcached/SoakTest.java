@@ -134,9 +134,9 @@ class SoakTest {
                     byte[] value = value(key, sequence, until, random.nextInt(600));
                     if (client == null) {
                         if (deletes) {
-                            server.store.delete(key(key), 0);
+                            server.store.delete(key(key), null);
                         } else {
-                            Outcome outcome = server.store.store(Mode.SET, key(key), (int) sequence, until, value, 0);
+                            Outcome outcome = server.store.store(Mode.SET, key(key), (int) sequence, until, value, 0).outcome();
                             assertEquals(Outcome.STORED, outcome);
                         }
                     } else if (deletes) {
@@ -214,7 +214,7 @@ class SoakTest {
     @Test
     void aServerThatDoesNotEndOldRecordsIsFoundOut() throws Exception {
         try (Soak soak = new Soak()) {
-            soak.server.store.clearsVersions = false;
+            soak.server.store.shelf.clearsVersions = false;
             soak.run(() -> false);
             assertTrue(soak.wrong.get() != null, "nothing wrong was seen in " + soak.found + " values");
         }
