@@ -1,5 +1,6 @@
 //! The Java modules: built and tested by Maven, with an engine of this tree on the other side.
 
+mod memcached;
 pub(crate) mod suites;
 
 use std::path::{Path, PathBuf};

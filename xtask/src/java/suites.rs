@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-use super::{attribute, maven};
+use super::{attribute, maven, memcached};
 use crate::shell::{Log, root};
 
 /// Options of `cargo xtask java`.
@@ -15,13 +15,23 @@ use crate::shell::{Log, root};
 #[command(after_help = "Examples:
   cargo xtask java hadoop         java/hdfs with stock Hadoop: 108 MB from Maven Central the first time
   cargo xtask java hadoop-suite   classes of HDFS's own test suite, over TCP and with the NameNode's protocol over jvRPC
-  cargo xtask java zookeeper      classes of ZooKeeper's own test suite, over TCP and over queue pairs")]
+  cargo xtask java zookeeper      classes of ZooKeeper's own test suite, over TCP and over queue pairs
+  cargo xtask java memcached-fuzz --commands 1000000 --seed 7
+                                  the same commands to java/memcached and to memcached in C
+  cargo xtask java memcached-suite
+                                  memcached's own tests that are about protocols and slabs, against java/memcached")]
 pub(crate) struct Args {
     /// What to run.
     suite: Suite,
     /// Only these classes, with commas between; for another project's suite.
     #[arg(long)]
     classes: Option<String>,
+    /// Commands of memcached-fuzz.
+    #[arg(long, default_value_t = 1_000_000)]
+    commands: u64,
+    /// The seed of memcached-fuzz.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -33,6 +43,10 @@ enum Suite {
     Hdfs,
     /// ZooKeeper's own tests with and without the properties of java/zookeeper.
     Zookeeper,
+    /// Random commands, whose answers are compared with those of memcached in C.
+    MemcachedFuzz,
+    /// Tests of memcached's own suite, against java/memcached.
+    MemcachedSuite,
 }
 
 impl Suite {
@@ -42,13 +56,14 @@ impl Suite {
             Suite::Hadoop => ("-q -B -Phadoop,suite -pl hdfs -am verify", "hdfs"),
             Suite::Hdfs => ("-q -B -Phadoop-suite -DskipTests -pl hdfs-suite -am verify", "hdfs-suite"),
             Suite::Zookeeper => ("-q -B -Psuite -pl zookeeper -am verify", "zookeeper"),
+            Suite::MemcachedFuzz | Suite::MemcachedSuite => ("-q -B -pl memcached -am package", "memcached"),
         }
     }
 
     /// The settings for running another project's tests without Highwire.
     fn stock(self) -> &'static [&'static str] {
         match self {
-            Suite::Hadoop => &[],
+            Suite::Hadoop | Suite::MemcachedFuzz | Suite::MemcachedSuite => &[],
             Suite::Hdfs => &["-Dsuite.engine=org.apache.hadoop.ipc.ProtobufRpcEngine2"],
             Suite::Zookeeper => &[
                 "-Dsuite.client=org.apache.zookeeper.ClientCnxnSocketNIO",
@@ -61,6 +76,11 @@ impl Suite {
 /// Runs suites that take too long, or download too much, for the step of `cargo xtask test`.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let log = Log::create("java")?;
+    match args.suite {
+        Suite::MemcachedFuzz => return memcached::fuzz(args.commands, args.seed, &log),
+        Suite::MemcachedSuite => return memcached::suite(&log),
+        _ => {}
+    }
     let maven = || match maven(&log)? {
         Ok(Some(maven)) => Ok(maven),
         Ok(None) => bail!("the programs on the other side do not build: {}", log.path().display()),

@@ -186,19 +186,32 @@ final class TextProtocol {
         }
         int first = endOfWord(line, nextWord(line, 0));
         first = nextWord(line, touches ? endOfWord(line, nextWord(line, first)) : first);
+        keys = line;
+        nextKey = first;
+        withCas = asksCas;
+        touchExpiry = touches ? (Long) store.expiry(seconds) : null;
         for (int at = first; at < line.length && line[at] != ZERO;) {
             int end = endOfWord(line, at);
             if (end - at > Store.KEY_MAX) {
+                // As in memcached: the error is the whole answer, and the keys before it were asked for all the same.
+                while (nextKey < at) {
+                    nextItem();
+                }
+                keys = null;
                 out.line(BAD_FORMAT);
                 return;
             }
             at = nextWord(line, end);
         }
-        keys = line;
-        nextKey = first;
-        withCas = asksCas;
-        touchExpiry = touches ? (Long) store.expiry(seconds) : null;
         proceed();
+    }
+
+    /** The item of the next key, and what the command does to it; null if there is none. */
+    private Item nextItem() {
+        int end = endOfWord(keys, nextKey);
+        byte[] key = java.util.Arrays.copyOfRange(keys, nextKey, end);
+        nextKey = nextWord(keys, end);
+        return touchExpiry == null ? store.get(key) : store.touch(key, touchExpiry).item();
     }
 
     /** Whether a get has more keys to be answered. */
@@ -214,14 +227,11 @@ final class TextProtocol {
                 out.line("END");
                 return;
             }
-            int end = endOfWord(keys, nextKey);
-            byte[] key = java.util.Arrays.copyOfRange(keys, nextKey, end);
-            nextKey = nextWord(keys, end);
             synchronized (store) {
-                Item item = touchExpiry == null ? store.get(key) : store.touch(key, touchExpiry).item();
+                Item item = nextItem();
                 if (item != null) {
                     byte[] value = store.value(item);
-                    out.put("VALUE ").put(key).put(" " + Integer.toUnsignedString(item.flags) + " " + value.length);
+                    out.put("VALUE ").put(item.key).put(" " + Integer.toUnsignedString(item.flags) + " " + value.length);
                     out.put(withCas ? " " + Long.toUnsignedString(item.cas) + "\r\n" : "\r\n").put(value).put("\r\n");
                 }
             }
