@@ -39,7 +39,9 @@ final class BinaryBatches {
             command();
         }
         if (random.nextInt(8) == 0) {
+            // The last bytes of a conversation, as for text.
             malformed();
+            return out.toByteArray();
         }
         say(NOOP, 0, NOTHING, NOTHING, NOTHING);
         for (String key : TextBatches.KEYS) {
