@@ -46,7 +46,8 @@ enum Suite {
     /// Random commands, whose answers are compared with those of memcached in C.
     MemcachedFuzz,
     /// Tests of memcached's own suite, against java/memcached.
-    MemcachedSuite,
+    #[value(name = "memcached-suite")]
+    MemcachedTests,
 }
 
 impl Suite {
@@ -56,14 +57,14 @@ impl Suite {
             Suite::Hadoop => ("-q -B -Phadoop,suite -pl hdfs -am verify", "hdfs"),
             Suite::Hdfs => ("-q -B -Phadoop-suite -DskipTests -pl hdfs-suite -am verify", "hdfs-suite"),
             Suite::Zookeeper => ("-q -B -Psuite -pl zookeeper -am verify", "zookeeper"),
-            Suite::MemcachedFuzz | Suite::MemcachedSuite => ("-q -B -pl memcached -am package", "memcached"),
+            Suite::MemcachedFuzz | Suite::MemcachedTests => ("-q -B -pl memcached -am package", "memcached"),
         }
     }
 
     /// The settings for running another project's tests without Highwire.
     fn stock(self) -> &'static [&'static str] {
         match self {
-            Suite::Hadoop | Suite::MemcachedFuzz | Suite::MemcachedSuite => &[],
+            Suite::Hadoop | Suite::MemcachedFuzz | Suite::MemcachedTests => &[],
             Suite::Hdfs => &["-Dsuite.engine=org.apache.hadoop.ipc.ProtobufRpcEngine2"],
             Suite::Zookeeper => &[
                 "-Dsuite.client=org.apache.zookeeper.ClientCnxnSocketNIO",
@@ -78,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let log = Log::create("java")?;
     match args.suite {
         Suite::MemcachedFuzz => return memcached::fuzz(args.commands, args.seed, &log),
-        Suite::MemcachedSuite => return memcached::suite(&log),
+        Suite::MemcachedTests => return memcached::suite(&log),
         _ => {}
     }
     let maven = || match maven(&log)? {

@@ -178,7 +178,7 @@ final class TextBatches {
             String[] words = before.split(" ");
             boolean isMeta = words.length == 2;
             large.add(words[1]);
-            say(FLUSH + String.join(" ", words[0], words[1]) + (isMeta ? " " : " 65536 10000 ") + value.length + (isMeta ? behind : words[0].equals("cas") ? " 5" : ""));
+            say(FLUSH + String.join(" ", words[0], words[1]) + (isMeta ? " " : " 65536 10000 ") + value.length + (isMeta ? "" : words[0].equals("cas") ? " 5" : ""));
             say("\r\n");
             out.writeBytes(value);
             say("\r\n");
