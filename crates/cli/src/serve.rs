@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use highwire_host::door::Door;
-use highwire_host::{Device, DeviceConfig, door};
+use highwire_host::{DOOR_SHARE, Device, DeviceConfig, door};
 
 use crate::console::Console;
 
@@ -16,17 +16,21 @@ use crate::console::Console;
 
 Examples:
   highwire serve
-  highwire serve --address 192.0.2.7 &"
+  highwire serve --address 192.0.2.7 &
+  highwire serve --share 4096"
 )]
 pub(crate) struct Args {
     /// The device's address; HIGHWIRE_ADDR, or an unused one of 127.0.0.0/8, unless given.
     #[arg(long)]
     address: Option<IpAddr>,
+    /// Queue pairs and shared receive queues that each program may have, of 4096 for all together.
+    #[arg(long, default_value_t = DOOR_SHARE, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    share: u32,
 }
 
 /// Serves until a signal ends it.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let config = DeviceConfig { address: args.address, ..DeviceConfig::default() };
+    let config = DeviceConfig { address: args.address, door_share: args.share, ..DeviceConfig::default() };
     let mut said = Ok(());
     door::serve(&config, |device, door| said = announce(device, door)).context("cannot serve")?;
     said?;

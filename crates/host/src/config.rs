@@ -63,6 +63,9 @@ pub enum Congestion {
     Dctcp,
 }
 
+/// The share of each program behind a door, unless another is given: a quarter of the device.
+pub const DOOR_SHARE: u32 = crate::limits::BELLS / 4;
+
 /// The configuration of a device.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
@@ -93,6 +96,8 @@ pub struct DeviceConfig {
     pub mtu_max: Option<u32>,
     /// Other programs of this user may use the device through a [`Door`](crate::door::Door): its doorbells lie in a file.
     pub has_door: bool,
+    /// Queue pairs and shared receive queues that each program behind the door may have, of the 4096 of the device.
+    pub door_share: u32,
 }
 
 impl Default for DeviceConfig {
@@ -110,6 +115,7 @@ impl Default for DeviceConfig {
             congestion: Congestion::default(),
             mtu_max: None,
             has_door: false,
+            door_share: DOOR_SHARE,
         }
     }
 }

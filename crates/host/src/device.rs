@@ -82,6 +82,8 @@ pub(crate) struct Shared {
     pub(crate) lane_fds: Vec<Vec<OwnedFd>>,
     /// The lanes' doorbells, where other programs ring them.
     pub(crate) boards: Vec<WholeSegment>,
+    /// As in the configuration.
+    pub(crate) door_share: u32,
     pub(crate) rng: Mutex<Rng>,
     /// Connection management, while the application uses it.
     pub(crate) connections: Mutex<Weak<Running>>,

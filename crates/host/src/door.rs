@@ -10,6 +10,7 @@
 mod attributes;
 mod protocol;
 mod session;
+mod shares;
 
 pub use protocol::VERSION;
 
@@ -19,8 +20,9 @@ use crate::sys;
 use highwire_link::shm::{LocalEngine, Registry};
 use protocol::{Kind, MAGIC, Refusal, Request, Status};
 use session::Session;
+use shares::{Program, Shares};
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -32,6 +34,8 @@ use std::thread::{Builder, JoinHandle};
 pub const DOOR_NAME: &str = "door";
 /// Between two attempts to let programs in where no descriptor is left.
 const REST: std::time::Duration = std::time::Duration::from_millis(10);
+/// Channels of a session among which closed ones are not looked for.
+const CHANNELS_UNSWEPT: usize = 8;
 
 /// An open door. Dropping it ends every session.
 pub struct Door {
@@ -44,6 +48,7 @@ struct Shared {
     device: Device,
     local: Arc<LocalEngine>,
     visitors: Mutex<Visitors>,
+    shares: Arc<Shares>,
     is_closing: AtomicBool,
 }
 
@@ -59,7 +64,15 @@ struct Visitors {
 
 /// The connections over which a session is told of completions.
 #[derive(Default)]
-pub(crate) struct Channels(Mutex<Vec<Arc<UnixStream>>>);
+pub(crate) struct Channels(Mutex<Connections>);
+
+#[derive(Default)]
+struct Connections {
+    last: u64,
+    open: HashMap<u64, Arc<UnixStream>>,
+    /// How many there may be before those that the program has closed are looked for.
+    sweep_at: usize,
+}
 
 /// Tells a program of a completion in a queue that it armed.
 #[derive(Debug)]
@@ -83,17 +96,31 @@ impl Channels {
     fn add(&self, socket: UnixStream) -> io::Result<u64> {
         socket.set_nonblocking(true)?;
         let mut channels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        channels.push(Arc::new(socket));
-        Ok(channels.len() as u64)
+        if channels.open.len() >= channels.sweep_at {
+            channels.open.retain(|_, socket| !has_hung_up(socket));
+            // As many again may come first, so that looking costs each newcomer the same however many there are.
+            channels.sweep_at = 2 * channels.open.len() + CHANNELS_UNSWEPT;
+        }
+        channels.last += 1;
+        let number = channels.last;
+        channels.open.insert(number, Arc::new(socket));
+        Ok(number)
     }
 
     /// Channels count from 1.
     fn find(&self, channel: u64) -> Result<Arc<UnixStream>, Refusal> {
         let channels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = usize::try_from(channel).ok().and_then(|channel| channels.get(channel.checked_sub(1)?));
-        found.cloned().ok_or_else(|| {
+        channels.open.get(&channel).cloned().ok_or_else(|| {
             Refusal::new(Status::NoSuchObject, format!("this session has no completion channel {channel}"))
         })
+    }
+}
+
+/// Whether the program has closed its end. It sends nothing on such a connection.
+fn has_hung_up(socket: &Arc<UnixStream>) -> bool {
+    match (&**socket).read(&mut [0; 1]) {
+        Ok(read) => read == 0,
+        Err(error) => error.kind() != io::ErrorKind::WouldBlock && error.kind() != io::ErrorKind::Interrupted,
     }
 }
 
@@ -115,6 +142,7 @@ impl Door {
             device: device.clone(),
             local: Arc::clone(local),
             visitors: Mutex::default(),
+            shares: Shares::new(device.inner().door_share),
             is_closing: AtomicBool::new(false),
         });
         let for_thread = Arc::clone(&shared);
@@ -194,7 +222,12 @@ impl Shared {
             Ok(Greeting::Session(token)) => {
                 let channels = Arc::new(Channels::default());
                 self.visitors().sessions.insert(token, Arc::clone(&channels));
-                let mut session = Session::new(&self.device, &self.local, channels);
+                let program = match sys::peer_process(&socket) {
+                    Ok(process) if process != 0 => Program::Process(process),
+                    _ => Program::Session(token),
+                };
+                let shares = Arc::clone(&self.shares);
+                let mut session = Session::new(&self.device, &self.local, channels, (shares, program));
                 if protocol::answer(&mut socket, first.kind, &Ok(self.welcome(token))).is_ok() {
                     while let Ok(Some(request)) = Request::read(&mut socket) {
                         let answer = session.handle(&request);

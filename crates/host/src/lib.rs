@@ -109,7 +109,9 @@ pub use completion_channel::{ChannelTarget, CompletionChannel, Interrupted};
 pub use completion_queue::{
     CompletionQueue, CompletionQueueConfig, EMPTY as EMPTY_COMPLETION, Next, WaitFor,
 };
-pub use config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, Engine, LinkChoice, Sharing, WAKE_VARIABLE};
+pub use config::{
+    ADDRESS_VARIABLE, Congestion, DOOR_SHARE, DeviceConfig, Engine, LinkChoice, Sharing, WAKE_VARIABLE,
+};
 pub use counters::CounterSnapshot;
 pub use device::{Device, default_shared_address};
 pub use endpoint::{Endpoint, EndpointError};

@@ -40,6 +40,23 @@ fn state_in(stat: &std::path::Path) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
+/// The process that connected a socket; 0 if it belongs to another namespace.
+pub(crate) fn peer_process(socket: &std::os::unix::net::UnixStream) -> io::Result<u32> {
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: both pointers are to live locals, and `length` says how long the first one is.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 { Ok(credentials.pid as u32) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The user that this process works for.
 pub(crate) fn effective_uid() -> u32 {
     // SAFETY: reads the process's own identity and cannot fail.

@@ -137,6 +137,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         capture,
         lane_fds,
         boards,
+        door_share: config.door_share,
         rng: Mutex::new(rng),
         connections: Mutex::default(),
         clock,

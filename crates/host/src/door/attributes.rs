@@ -10,6 +10,17 @@ const RECOVERY: u64 = 1 << 32;
 /// Words of the attributes, the mask included.
 pub(super) const WORDS: usize = 18;
 
+/// The permissions of a program's key or queue pair. Bits that mean nothing here are refused: a program that sets them expects something.
+pub(super) fn access(word: u64) -> Result<Access, Refusal> {
+    let known = u32::try_from(word).ok().filter(|bits| bits & !Access::ALL.bits() == 0);
+    known.map(Access::from_bits_truncate).ok_or_else(|| {
+        let all = Access::ALL.bits();
+        Refusal::refused(format!(
+            "access {word:#x} has bits beyond {all:#x}: local write, remote write, read and atomic"
+        ))
+    })
+}
+
 /// The attributes in the words.
 pub(super) fn from_words(words: &[u64; WORDS]) -> Result<QpAttr, Refusal> {
     let [mask, state, access, qkey, gid_low, gid_high, marks, remote_qpn, mtu, rq_psn, sq_psn, rest @ ..] =
@@ -40,8 +51,7 @@ pub(super) fn from_words(words: &[u64; WORDS]) -> Result<QpAttr, Refusal> {
     };
     Ok(QpAttr {
         state,
-        access: wide(AttrMask::ACCESS, access, "access")?
-            .map(|bits| Access::from_bits_truncate(bits & Access::ALL.bits())),
+        access: has(AttrMask::ACCESS).then(|| self::access(access)).transpose()?,
         qkey: wide(AttrMask::QKEY, qkey, "qkey")?,
         address: has(AttrMask::ADDRESS).then_some(address),
         remote_qpn: wide(AttrMask::REMOTE_QPN, remote_qpn, "remote_qpn")?.map(Qpn::new),

@@ -4,6 +4,7 @@
 //! demand. Handles are numbers of this session, never used again; another session's handles are invalid here.
 
 use super::protocol::{Kind, Refusal, Request, Status, narrow};
+use super::shares::{Program, Share, Shares};
 use super::{Bell, Channels, attributes};
 use crate::completion_queue::{CompletionQueue, CompletionQueueConfig};
 use crate::device::Device;
@@ -13,7 +14,7 @@ use crate::rings::Home;
 use crate::shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueConfig};
 use highwire_link::shm::LocalEngine;
 use highwire_shmem::WholeSegment;
-use highwire_verbs::{Access, QpCaps, Service};
+use highwire_verbs::{QpCaps, Service};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,16 +37,23 @@ pub(super) struct Session {
     channels: Arc<Channels>,
     local: Arc<LocalEngine>,
     device: Device,
+    shares: (Arc<Shares>, Program),
 }
 
 /// An object with the handles of those that it needs.
 struct Held<T> {
     object: T,
     needs: Vec<u64>,
+    _share: Option<Share>,
 }
 
 impl Session {
-    pub(super) fn new(device: &Device, local: &Arc<LocalEngine>, channels: Arc<Channels>) -> Session {
+    pub(super) fn new(
+        device: &Device,
+        local: &Arc<LocalEngine>,
+        channels: Arc<Channels>,
+        shares: (Arc<Shares>, Program),
+    ) -> Session {
         Session {
             queue_pairs: BTreeMap::new(),
             srqs: BTreeMap::new(),
@@ -57,6 +65,7 @@ impl Session {
             channels,
             local: Arc::clone(local),
             device: device.clone(),
+            shares,
         }
     }
 
@@ -128,7 +137,7 @@ impl Session {
         if offset.checked_add(length).is_none_or(|end| end > window.len()) {
             return Err(Refusal::refused("the region does not lie within its arena"));
         }
-        let access = Access::from_bits_truncate(narrow::<u32>(access, "access")? & Access::ALL.bits());
+        let access = attributes::access(access)?;
         // SAFETY: the range lies in a mapping that the session keeps until the region is gone.
         #[allow(unsafe_code)]
         let region =
@@ -136,7 +145,7 @@ impl Session {
         let object = region.map_err(Refusal::refused)?;
         let key = u64::from(object.rkey().0);
         let handle = self.next();
-        self.regions.insert(handle, Held { object, needs: vec![pd, arena] });
+        self.regions.insert(handle, Held { object, needs: vec![pd, arena], _share: None });
         Ok(vec![handle, key])
     }
 
@@ -175,11 +184,12 @@ impl Session {
                 limits.max_wr, limits.max_sge
             )));
         }
+        let share = self.shares.0.take(self.shares.1)?;
         let made = SharedReceiveQueue::create_in(domain, &config, Home::Files(self.device.pool()));
         let object = made.map_err(Refusal::refused)?;
         let (file, bell) = object.ring_file();
         let handle = self.next();
-        self.srqs.insert(handle, Held { object, needs: vec![pd] });
+        self.srqs.insert(handle, Held { object, needs: vec![pd], _share: Some(share) });
         Ok(vec![handle, u64::from(file.segment), file.bytes as u64, u64::from(bell)])
     }
 
@@ -225,6 +235,7 @@ impl Session {
         if config.caps.max_send_wr.max(config.caps.max_recv_wr) > limits.max_wr {
             return Err(Refusal::refused(format!("a queue holds at most {} requests", limits.max_wr)));
         }
+        let share = self.shares.0.take(self.shares.1)?;
         // If several queue pairs receive from one queue, or one from several peers, no peer can take receives
         // itself.
         let on_demand = takes != 0 && service == Service::Rc && srq == 0;
@@ -236,7 +247,8 @@ impl Session {
         }
         let (files, endpoint) = (object.files(), object.endpoint());
         let handle = self.next();
-        self.queue_pairs.insert(handle, Held { object, needs: vec![pd, send_cq, recv_cq, srq] });
+        self.queue_pairs
+            .insert(handle, Held { object, needs: vec![pd, send_cq, recv_cq, srq], _share: Some(share) });
         Ok(vec![
             handle,
             u64::from(endpoint.qpn.value()),
