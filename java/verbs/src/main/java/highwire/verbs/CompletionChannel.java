@@ -73,7 +73,7 @@ public final class CompletionChannel extends VerbsObject {
      * @throws InterruptedException the thread was interrupted
      */
     public CompletionQueue await(Duration timeout) throws EngineGoneException, InterruptedException {
-        long deadline = System.nanoTime() + timeout.toNanos();
+        long deadline = System.nanoTime() + Timeouts.nanos(timeout);
         while (true) {
             checkOpen();
             CompletionQueue own = reported.poll();
@@ -87,6 +87,7 @@ public final class CompletionChannel extends VerbsObject {
             if (Thread.interrupted()) {
                 throw new InterruptedException();
             }
+            context.checkServed();
             long left = deadline - System.nanoTime();
             if (events.awaitWord(Math.max(0, left), word)) {
                 CompletionQueue queue = queues.get(word[0]);
@@ -116,6 +117,6 @@ public final class CompletionChannel extends VerbsObject {
 
     @Override
     void release() {
-        events.close();
+        context.resources.close(events);
     }
 }

@@ -84,15 +84,21 @@ public final class CompletionQueue extends VerbsObject {
         }
         int port = channel == null ? 0 : channel.bell().getPort();
         long[] made = context.frames.ask(Frames.CREATE_CQ, capacity, channel == null ? 0 : channel.number);
-        Arena arena = Arena.ofShared();
+        Arena arena = context.resources.open();
+        boolean isMade = false;
         try {
             MemorySegment ring = context.mapSegment(made[1], made[2], arena);
             ProducerRing.check(ring, Layout.RING_KIND_COMPLETION);
-            return new CompletionQueue(context, made[0], channel, port, arena, ring);
+            CompletionQueue queue = new CompletionQueue(context, made[0], channel, port, arena, ring);
+            isMade = true;
+            return queue;
         } catch (IOException e) {
-            arena.close();
-            context.frames.ask(Frames.DESTROY_CQ, made[0]);
-            throw new VerbsException("the completion queue cannot be mapped", e);
+            throw Context.cannotMap("the completion queue", e);
+        } finally {
+            if (!isMade) {
+                context.resources.close(arena);
+                context.frames.askUninterrupted(Frames.DESTROY_CQ, made[0]);
+            }
         }
     }
 
@@ -289,7 +295,7 @@ public final class CompletionQueue extends VerbsObject {
      * @throws InterruptedException the thread was interrupted
      */
     public boolean await(Duration timeout) throws EngineGoneException, InterruptedException {
-        long deadline = System.nanoTime() + timeout.toNanos();
+        long deadline = System.nanoTime() + Timeouts.nanos(timeout);
         while (!hasCompletion()) {
             requestNotify(false);
             if (hasCompletion()) {
@@ -376,7 +382,7 @@ public final class CompletionQueue extends VerbsObject {
 
     @Override
     void destroy() throws VerbsException {
-        context.frames.ask(Frames.DESTROY_CQ, handle);
+        context.frames.askUninterrupted(Frames.DESTROY_CQ, handle);
     }
 
     @Override
@@ -384,6 +390,6 @@ public final class CompletionQueue extends VerbsObject {
         if (channel != null) {
             channel.remove(this);
         }
-        arena.close();
+        context.resources.close(arena);
     }
 }

@@ -6,19 +6,22 @@ import java.lang.foreign.MemorySegment;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.ByteOrder;
+import java.nio.channels.ClosedByInterruptException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 
 /**
  * A session with an engine: everything that this program has of its device.
  *
  * <p>Any number of threads may use it. One arena holds the mappings of the engine's own memory; each queue
- * and each {@link RdmaArena} has another.
+ * and each {@link RdmaArena} has another. Memory of peers is mapped for as long as a queue pair needs it.
+ *
+ * <p>A context ends when its engine ends or does not answer in time, and does not come back: {@link #valid} is false from then on, calls throw
+ * {@link EngineGoneException} with the reason, and {@link #reopen} makes another context. A context that is forgotten is closed when it is
+ * collected, which {@link LeakDetector} reports.
  */
 public final class Context implements AutoCloseable {
     /** How long a call waits for the engine's answer unless another time is given. */
@@ -35,15 +38,18 @@ public final class Context implements AutoCloseable {
     private final long token;
     private final Path door;
     private final Duration timeout;
+    /** Whether the program named the door, so that no other one will do. */
+    private final boolean isNamed;
     private final int mtu;
-    private final Arena arena;
-    private final Map<Integer, MemorySegment> peerMemory = new ConcurrentHashMap<>();
+    final Resources resources;
+    private final LeakDetector.Tracker tracker;
     int objects;
-    private boolean isClosed;
+    private volatile boolean isClosed;
 
-    private Context(Path door, Duration timeout, Frames frames, long[] welcome) throws IOException {
+    private Context(Path door, Duration timeout, boolean isNamed, Frames frames, long[] welcome) throws IOException {
         this.door = door;
         this.timeout = timeout;
+        this.isNamed = isNamed;
         this.frames = frames;
         this.directory = door.toAbsolutePath().getParent();
         if (welcome[0] != Layout.DOOR_VERSION) {
@@ -55,16 +61,19 @@ public final class Context implements AutoCloseable {
         this.mtu = (int) welcome[8];
         this.maxSge = (int) welcome[10];
         this.maxInline = (int) welcome[11];
-        this.arena = Arena.ofShared();
+        this.resources = new Resources(frames, new PeerMappings(directory));
         boolean isMade = false;
         try {
+            Arena arena = resources.open();
             InetSocketAddress engine = new InetSocketAddress(gid.address(), (int) welcome[7]);
             this.board = new DoorbellBoard(mapSegment(welcome[5], welcome[6], arena), engine);
+            resources.add(board);
             this.tables = new EngineTables(Mapped.mapReadOnly(directory.resolve("engine"), arena));
+            this.tracker = LeakDetector.track(this, "context", resources::closeAll);
             isMade = true;
         } finally {
             if (!isMade) {
-                arena.close();
+                resources.closeAll();
             }
         }
     }
@@ -77,7 +86,7 @@ public final class Context implements AutoCloseable {
      * @throws VerbsException it does not serve this library
      */
     public static Context open() throws VerbsException {
-        return open(Engines.find(), DEFAULT_TIMEOUT);
+        return open(Engines.find(), DEFAULT_TIMEOUT, false);
     }
 
     /**
@@ -89,24 +98,69 @@ public final class Context implements AutoCloseable {
      * @throws VerbsException it is not there, or does not serve this library
      */
     public static Context open(Path door, Duration timeout) throws VerbsException {
+        return open(door, timeout, true);
+    }
+
+    private static Context open(Path door, Duration timeout, boolean isNamed) throws VerbsException {
         if (ByteOrder.nativeOrder() != ByteOrder.LITTLE_ENDIAN) {
             throw new NoEngineException("the mapped layout is little-endian, and this machine is not");
         }
         Frames frames;
         try {
             frames = Frames.connect(door, timeout);
+        } catch (ClosedByInterruptException e) {
+            throw new CallInterruptedException("the thread was interrupted before the engine answered");
         } catch (IOException e) {
             throw new NoEngineException("no engine listens at " + door + " (" + e.getMessage() + "): start `highwire serve`");
         }
+        boolean isMade = false;
         try {
             long[] welcome = frames.ask(Frames.HELLO, Layout.DOOR_MAGIC, Layout.DOOR_VERSION);
-            return new Context(door, timeout, frames, welcome);
+            Context made = new Context(door, timeout, isNamed, frames, welcome);
+            isMade = true;
+            return made;
         } catch (VerbsException e) {
-            frames.close();
             throw e;
         } catch (IOException e) {
-            frames.close();
-            throw new EngineGoneException("what the engine offers cannot be mapped: " + e);
+            throw cannotMap("what the engine offers", e);
+        } finally {
+            if (!isMade) {
+                frames.close();
+            }
+        }
+    }
+
+    /** The exception for memory of the engine's that this program cannot map. */
+    static VerbsException cannotMap(String what, IOException e) {
+        return e instanceof ClosedByInterruptException
+                ? new CallInterruptedException("the thread was interrupted before " + what + " was mapped")
+                : new VerbsException(what + " cannot be mapped: " + e.getMessage(), e);
+    }
+
+    /**
+     * Connects once more, in the way in which this context was opened: to the engine behind its door, which may be another one by now, or to the one that {@link Engines#find()}
+     * finds. Objects of this context stay objects of this context, and are closed as ever.
+     *
+     * @return another context, with the same time-out
+     * @throws VerbsException no engine is there now, or it does not answer
+     */
+    public Context reopen() throws VerbsException {
+        return open(isNamed ? door : Engines.find(), timeout, isNamed);
+    }
+
+    /** @return the socket by which this context has reached its engine. */
+    public Path door() {
+        return door;
+    }
+
+    /** @return why the engine serves this context no longer, as the exceptions say it; null as long as it does, as far as is known. */
+    public String failure() {
+        return frames.ended();
+    }
+
+    final void checkOpen() {
+        if (isClosed) {
+            throw new IllegalStateException("the context is closed");
         }
     }
 
@@ -132,6 +186,7 @@ public final class Context implements AutoCloseable {
      * @throws VerbsException why not
      */
     public ProtectionDomain protectionDomain() throws VerbsException {
+        checkOpen();
         return new ProtectionDomain(this, frames.ask(Frames.CREATE_PD));
     }
 
@@ -143,6 +198,7 @@ public final class Context implements AutoCloseable {
      * @throws VerbsException why not
      */
     public RdmaArena arena(long bytes) throws VerbsException {
+        checkOpen();
         return RdmaArena.create(this, bytes);
     }
 
@@ -154,6 +210,7 @@ public final class Context implements AutoCloseable {
      * @throws VerbsException why not
      */
     public CompletionQueue completionQueue(int capacity) throws VerbsException {
+        checkOpen();
         return CompletionQueue.create(this, capacity, null);
     }
 
@@ -166,6 +223,7 @@ public final class Context implements AutoCloseable {
      * @throws VerbsException why not
      */
     public CompletionQueue completionQueue(int capacity, CompletionChannel channel) throws VerbsException {
+        checkOpen();
         channel.checkOpen();
         return CompletionQueue.create(this, capacity, channel);
     }
@@ -177,19 +235,28 @@ public final class Context implements AutoCloseable {
      * @throws VerbsException why not
      */
     public CompletionChannel completionChannel() throws VerbsException {
+        checkOpen();
         try {
+            checkServed();
             Frames events = Frames.connect(door, timeout);
+            resources.add(events);
+            boolean isMade = false;
             try {
                 long[] number = events.ask(Frames.EVENTS, Layout.DOOR_MAGIC, Layout.DOOR_VERSION, token);
-                return new CompletionChannel(this, events, number[0]);
-            } catch (VerbsException e) {
-                events.close();
-                throw e;
+                CompletionChannel made = new CompletionChannel(this, events, number[0]);
+                isMade = true;
+                return made;
+            } finally {
+                if (!isMade) {
+                    resources.close(events);
+                }
             }
         } catch (VerbsException e) {
             throw e;
+        } catch (ClosedByInterruptException e) {
+            throw new CallInterruptedException("the thread was interrupted before the engine answered");
         } catch (IOException e) {
-            throw new EngineGoneException("the engine has ended: " + e.getMessage());
+            throw new EngineGoneException("the engine has ended: nobody listens at " + door + " (" + e.getMessage() + ")");
         }
     }
 
@@ -200,6 +267,7 @@ public final class Context implements AutoCloseable {
      * @param bell as {@link CompletionChannel#bell} returned
      */
     public void ring(InetSocketAddress bell) {
+        checkOpen();
         board.ringBell(bell);
     }
 
@@ -210,21 +278,6 @@ public final class Context implements AutoCloseable {
             throw new IOException("mem-" + segment + " has " + memory.byteSize() + " bytes, not " + bytes);
         }
         return memory;
-    }
-
-    /** Memory of any program behind this engine; null if it is no longer there. */
-    MemorySegment peerMemory(int segment) {
-        MemorySegment known = peerMemory.get(segment);
-        if (known != null) {
-            return known;
-        }
-        try {
-            MemorySegment mapped = Mapped.map(directory.resolve("mem-" + segment), arena);
-            peerMemory.put(segment, mapped);
-            return mapped;
-        } catch (IOException e) {
-            return null;
-        }
     }
 
     /** The region's arena, if the memory lies in an arena of this context. */
@@ -254,10 +307,15 @@ public final class Context implements AutoCloseable {
             }
             isClosed = true;
         }
-        // Mappings go first: no thread here sees memory that the engine takes back afterwards.
-        arena.close();
-        board.close();
-        frames.close();
+        tracker.close();
+        resources.closeAll();
+    }
+
+    void checkServed() throws EngineGoneException {
+        String reason = frames.ended();
+        if (reason != null) {
+            throw new EngineGoneException("the context has ended: " + reason + "; open a new one");
+        }
     }
 
     /** The doors that listen. */

@@ -5,6 +5,8 @@ import java.lang.foreign.MemorySegment;
 import java.lang.invoke.VarHandle;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
 
 /**
  * Requests that the posting thread carries out itself, between queue pairs of one engine.
@@ -17,6 +19,10 @@ import java.net.InetSocketAddress;
 final class DirectPath {
     /** Longer requests go through the engine, as those of its own do. */
     static final long BYTES_MAX = 4 << 20;
+    /** Files of peers that one queue pair keeps mapped. */
+    static final int HELD_MAX = 64;
+    /** Far longer than any operation takes. */
+    private static final long PATIENCE_NANOS = 2_000_000_000L;
 
     private final Context context;
     private final EngineTables tables;
@@ -39,6 +45,13 @@ final class DirectPath {
     private long taken;
     private long takenId;
     private InetSocketAddress bell;
+    /** Whether operations may begin. Looked at after one was announced. */
+    private volatile boolean isOpen = true;
+    /** Memory of the peer that this queue pair has mapped, by file: the one that was used last is last. Guarded by itself. */
+    private final LinkedHashMap<Integer, PeerMappings.Mapping> held = new LinkedHashMap<>(8, 0.75f, true);
+    private boolean isReleased;
+    /** Counts what was let go, so that targets notice. */
+    private volatile int generation;
 
     /** The cached region that a request names. */
     static final class Target {
@@ -50,6 +63,7 @@ final class DirectPath {
         private long offset;
         private int domain;
         private int access;
+        private int generation;
         MemorySegment memory;
         /** The operation's offset in {@link #memory}; set by {@link DirectPath#begin}. */
         long at;
@@ -66,6 +80,76 @@ final class DirectPath {
         this.peerQpn = peerQpn;
         own.at = -1;
         peer.at = -1;
+        peerReceives = null;
+        peerCompletions = null;
+        letGo();
+    }
+
+    /**
+     * No operation begins from now on, and none is under way when this returns.
+     *
+     * @throws InUseException one of another thread goes on and on
+     */
+    void close() throws InUseException {
+        isOpen = false;
+        VarHandle.fullFence();
+        long deadline = System.nanoTime() + PATIENCE_NANOS;
+        while (Mapped.getLongAcquire(sendRing, Layout.RING_IN_USE_OFFSET) != 0) {
+            if (System.nanoTime() - deadline > 0) {
+                isOpen = true;
+                throw new InUseException("a thread of this program is in the middle of an operation of the queue pair");
+            }
+            Thread.yield();
+        }
+    }
+
+    /** The queue pair stays. */
+    void reopen() {
+        isOpen = true;
+    }
+
+    /** The queue pair has gone. */
+    void release() {
+        synchronized (held) {
+            isReleased = true;
+        }
+        letGo();
+    }
+
+    private void letGo() {
+        synchronized (held) {
+            generation++;
+            held.values().forEach(context.resources.peers::release);
+            held.clear();
+        }
+    }
+
+    /** Maps memory of the peer's; null if it is no longer there. */
+    private MemorySegment peerMemory(int segment) {
+        synchronized (held) {
+            PeerMappings.Mapping mapping = held.get(segment);
+            if (mapping == null && !isReleased) {
+                mapping = context.resources.peers.hold(segment);
+                if (mapping != null) {
+                    held.put(segment, mapping);
+                    limitHeld();
+                }
+            }
+            return mapping == null ? null : mapping.memory;
+        }
+    }
+
+    /** A peer that registers one arena after the other has this end let go of the one that was looked up longest ago. */
+    private void limitHeld() {
+        Iterator<PeerMappings.Mapping> eldest = held.values().iterator();
+        while (held.size() > HELD_MAX) {
+            PeerMappings.Mapping mapping = eldest.next();
+            if (mapping.memory != peerReceives && mapping.memory != peerCompletions) {
+                eldest.remove();
+                generation++;
+                context.resources.peers.release(mapping);
+            }
+        }
     }
 
     /**
@@ -76,11 +160,15 @@ final class DirectPath {
         long word = 1L << 63 | (long) peerQpn << 32 | Integer.toUnsignedLong(rkey);
         Mapped.putLongOpaque(sendRing, Layout.RING_IN_USE_OFFSET, word);
         VarHandle.fullFence();
-        if (isConnected() && (peerAccess & need) == need && locate(target, rkey, address, length, need)) {
-            return true;
+        boolean isBegun = false;
+        try {
+            isBegun = isOpen && isConnected() && (peerAccess & need) == need && locate(target, rkey, address, length, need);
+            return isBegun;
+        } finally {
+            if (!isBegun) {
+                end();
+            }
         }
-        end();
-        return false;
     }
 
     /**
@@ -113,24 +201,43 @@ final class DirectPath {
         if (!begins) {
             return false;
         }
-        // The slot as read was valid if no other peer has taken it meanwhile: it is not written again before.
-        if (receives != peerReceives || !Mapped.LONG.compareAndSet(receives, Layout.RING_HEAD_OFFSET, head, head + 1)) {
-            end();
-            return false;
+        boolean isTaken = false;
+        try {
+            // The slot as read was valid if no other peer has taken it meanwhile: it is not written again before.
+            isTaken = receives == peerReceives
+                    && Mapped.LONG.compareAndSet(receives, Layout.RING_HEAD_OFFSET, head, head + 1);
+            taken = head;
+            return isTaken;
+        } finally {
+            if (!isTaken) {
+                end();
+            }
         }
-        taken = head;
-        return true;
     }
 
-    /** The message is in place: completes the receive, and wakes the thread that waits for it. */
-    void endMessage(PostSend.Request request) {
+    /** The copy is over. */
+    void endMessage(PostSend.Request request, boolean isCopied) {
+        try {
+            if (isCopied) {
+                complete(request, 0);
+            } else if (!Mapped.LONG.compareAndSet(peerReceives, Layout.RING_HEAD_OFFSET, taken + 1, taken)) {
+                // The engine has taken later receives, since one of the queue pairs has failed. This one must complete before them.
+                complete(request, CompletionStatus.FLUSHED.ordinal());
+            }
+        } finally {
+            end();
+        }
+    }
+
+    /** Completes the receive that was taken, and wakes the thread that waits for it. */
+    private void complete(PostSend.Request request, int status) {
         boolean isWrite = request.opcode == Opcode.WRITE_WITH_IMM;
         int flags = request.opcode == Opcode.SEND ? 0 : Layout.CQE_WITH_IMM;
         int opcode = isWrite ? Layout.CQE_OP_RECEIVE_WRITE : Layout.CQE_OP_RECEIVE;
         int imm = request.opcode == Opcode.SEND ? 0 : request.imm;
         long slot = Layout.RING_HEADER_BYTES + (taken & peerMask) * peerSlotBytes;
         Mapped.putLong(peerReceives, slot + Layout.CQE_WR_ID, takenId);
-        Mapped.putLong(peerReceives, slot + Layout.CQE_STATUS, (long) flags << 16 | (long) opcode << 8);
+        Mapped.putLong(peerReceives, slot + Layout.CQE_STATUS, (long) flags << 16 | (long) opcode << 8 | status);
         Mapped.putLong(peerReceives, slot + Layout.CQE_BYTE_LEN, (long) imm << 32 | request.total);
         Mapped.putLong(peerReceives, slot + Layout.CQE_QPN, peerQpn);
         // Release: the message and its completion are visible before the number that announces them.
@@ -140,9 +247,8 @@ final class DirectPath {
         Mapped.LONG.getAndAdd(peerCompletions, Layout.RING_COMPLETED_OFFSET, 1L);
         long armed = (long) Mapped.LONG.getVolatile(peerCompletions, Layout.RING_ARM_OFFSET);
         if (armed != 0) {
-            wake(armed, request.isSolicited);
+            wake(armed, request.isSolicited || status != 0);
         }
-        end();
     }
 
     private void wake(long armed, boolean isSolicited) {
@@ -186,8 +292,8 @@ final class DirectPath {
 
     private void mapReceives(int ring, int completions) {
         peerReceives = null;
-        MemorySegment receives = ring == 0 ? null : context.peerMemory(ring);
-        MemorySegment completed = completions == 0 ? null : context.peerMemory(completions);
+        MemorySegment receives = ring == 0 ? null : peerMemory(ring);
+        MemorySegment completed = completions == 0 ? null : peerMemory(completions);
         if (receives == null || completed == null) {
             return;
         }
@@ -212,7 +318,7 @@ final class DirectPath {
     }
 
     private boolean locate(Target target, int rkey, long address, long length, int need) {
-        if (!tables.isCurrent(target.entry, rkey) && !readRegion(target, rkey)) {
+        if ((target.generation != generation || !tables.isCurrent(target.entry, rkey)) && !readRegion(target, rkey)) {
             return false;
         }
         long into = address - target.iova;
@@ -234,7 +340,7 @@ final class DirectPath {
         }
         int segment = entry.low(3);
         int boundTo = entry.high(3);
-        MemorySegment memory = segment == 0 || boundTo != 0 ? null : context.peerMemory(segment);
+        MemorySegment memory = segment == 0 || boundTo != 0 ? null : peerMemory(segment);
         target.domain = entry.low(0);
         target.access = entry.high(0);
         target.iova = entry.words[1];
@@ -243,6 +349,7 @@ final class DirectPath {
         target.before = Integer.toUnsignedLong(entry.low(5));
         target.behind = Integer.toUnsignedLong(entry.high(5));
         target.memory = memory;
+        target.generation = generation;
         boolean isSound = memory != null && target.length >= 0 && target.offset >= 0
                 && target.offset <= memory.byteSize() && target.before <= target.length;
         if (!isSound) {

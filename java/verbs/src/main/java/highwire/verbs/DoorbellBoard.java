@@ -19,11 +19,10 @@ final class DoorbellBoard {
     private final DatagramChannel waker;
 
     DoorbellBoard(MemorySegment board, InetSocketAddress engine) throws IOException {
-        this(board, engine, DatagramChannel.open());
-        waker.configureBlocking(false);
+        this(board, engine, null);
     }
 
-    /** A board whose engine is woken over this channel. */
+    /** A board whose engine is woken over this channel; null for one of its own. */
     DoorbellBoard(MemorySegment board, InetSocketAddress engine, DatagramChannel waker) throws IOException {
         long first = Mapped.getLongAcquire(board, 0);
         if ((int) first != Layout.BOARD_MAGIC || (short) (first >>> 32) != Layout.RING_VERSION) {
@@ -35,7 +34,9 @@ final class DoorbellBoard {
         }
         this.board = board;
         this.engine = engine;
-        this.waker = waker;
+        // Opened last: whatever fails before leaves no descriptor behind.
+        this.waker = waker == null ? DatagramChannel.open() : waker;
+        this.waker.configureBlocking(false);
     }
 
     /** Announces work of a queue that has just been published, with a full fence behind it. */

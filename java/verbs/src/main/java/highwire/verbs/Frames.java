@@ -6,7 +6,7 @@ import java.net.InetSocketAddress;
 import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.nio.channels.ClosedChannelException;
+import java.nio.channels.ClosedSelectorException;
 import java.nio.channels.DatagramChannel;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
@@ -14,6 +14,7 @@ import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * A connection to a door: one request at a time, each with its answer or the end of the connection.
@@ -50,9 +51,19 @@ final class Frames implements AutoCloseable {
 
     private final SocketChannel socket;
     private final Selector selector;
-    private final ByteBuffer buffer =
-            ByteBuffer.allocateDirect(HEADER_BYTES + BODY_BYTES_MAX).order(ByteOrder.LITTLE_ENDIAN);
-    private long timeoutNanos;
+    private final ReentrantLock asking = new ReentrantLock();
+    /** A request, and then the words of a channel. */
+    private final ByteBuffer buffer = newBuffer();
+    /** An answer, of which the first bytes may have come when its caller was interrupted. */
+    private final ByteBuffer answer = newBuffer();
+    /** The kind of the request whose caller was interrupted and whose answer the engine owes; 0 for none. */
+    private int owed;
+    private final long timeoutNanos;
+    /** Why the connection has ended; null while it has not. */
+    private volatile String ended;
+    private volatile boolean isClosed;
+    /** What is done once when the connection has ended by itself. */
+    private volatile Runnable onEnd = () -> { };
     /**
      * The socket by which other programs wake the thread that waits for words; null until a program is told of it.
      */
@@ -62,60 +73,147 @@ final class Frames implements AutoCloseable {
     private Frames(SocketChannel socket, Selector selector, Duration timeout) {
         this.socket = socket;
         this.selector = selector;
-        this.timeoutNanos = timeout.toNanos();
+        this.timeoutNanos = Timeouts.nanos(timeout);
+    }
+
+    private static ByteBuffer newBuffer() {
+        return ByteBuffer.allocateDirect(HEADER_BYTES + BODY_BYTES_MAX).order(ByteOrder.LITTLE_ENDIAN);
     }
 
     static Frames connect(Path door, Duration timeout) throws IOException {
         SocketChannel socket = SocketChannel.open(UnixDomainSocketAddress.of(door));
+        Selector selector = null;
+        boolean isMade = false;
         try {
-            Selector selector = Selector.open();
+            selector = Selector.open();
             socket.configureBlocking(false);
             socket.register(selector, SelectionKey.OP_READ);
-            return new Frames(socket, selector, timeout);
-        } catch (IOException e) {
-            socket.close();
-            throw e;
+            Frames made = new Frames(socket, selector, timeout);
+            isMade = true;
+            return made;
+        } finally {
+            if (!isMade) {
+                if (selector != null) {
+                    selector.close();
+                }
+                socket.close();
+            }
         }
     }
 
     /**
-     * Sends a request, and waits for the answer. After any failure but a refusal the connection is closed.
+     * Sends a request, and waits for the answer. After any failure but a refusal and an interrupt the connection
+     * is closed.
+     *
+     * <p>An interrupt ends this call only. The answer is still owed then; the next call takes it first, and has the engine
+     * take down again what it says was made.
+     *
+     * @throws CallInterruptedException the thread was interrupted
      */
-    synchronized long[] ask(int kind, long... words) throws VerbsException {
+    long[] ask(int kind, long... words) throws VerbsException {
         try {
-            send(kind, words);
-            long deadline = System.nanoTime() + timeoutNanos;
-            buffer.clear().limit(HEADER_BYTES);
-            fill(deadline);
-            int length = buffer.getInt(0);
-            int status = Short.toUnsignedInt(buffer.getShort(6));
-            if (length < 0 || length > BODY_BYTES_MAX || buffer.getShort(4) != kind) {
-                throw new EngineGoneException("what answers at the door is no engine of Highwire");
-            }
-            buffer.clear().limit(length);
-            fill(deadline);
-            buffer.flip();
-            if (status != 0) {
-                throw VerbsException.of(status, StandardCharsets.UTF_8.decode(buffer).toString());
-            }
-            if (length != 8 * ANSWER_WORDS[kind]) {
-                throw new EngineGoneException("the engine's answer has " + length + " bytes, which is no answer");
-            }
-            long[] answer = new long[length / 8];
-            buffer.asLongBuffer().get(answer);
-            return answer;
-        } catch (EngineGoneException | EngineTimeoutException e) {
-            close();
-            throw e;
-        } catch (VerbsException e) {
-            throw e;
-        } catch (IOException e) {
-            close();
-            throw new EngineGoneException("the engine has ended: " + e.getMessage());
+            asking.lockInterruptibly();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw interrupted();
+        }
+        try {
+            return exchange(true, kind, words);
+        } finally {
+            asking.unlock();
         }
     }
 
-    private void send(int kind, long[] words) throws IOException {
+    /**
+     * The same whether or not the thread is interrupted, for what gives something back: a thread that unwinds
+     * after an interrupt closes its objects.
+     */
+    long[] askUninterrupted(int kind, long... words) throws VerbsException {
+        asking.lock();
+        // An interrupted thread cannot sleep in a selector.
+        boolean wasInterrupted = Thread.interrupted();
+        try {
+            return exchange(false, kind, words);
+        } finally {
+            asking.unlock();
+            if (wasInterrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    private long[] exchange(boolean isInterruptible, int kind, long[] words) throws VerbsException {
+        checkOpen();
+        if (isInterruptible && Thread.currentThread().isInterrupted()) {
+            throw interrupted();
+        }
+        try {
+            long deadline = System.nanoTime() + timeoutNanos;
+            settle(deadline, isInterruptible);
+            request(kind, words);
+            return read(deadline, isInterruptible);
+        } catch (EngineGoneException | EngineTimeoutException e) {
+            end(e.getMessage());
+            throw e;
+        } catch (VerbsException e) {
+            throw e;
+        } catch (IOException | ClosedSelectorException e) {
+            checkOpen();
+            end("the engine has ended: " + describe(e));
+            throw new EngineGoneException(ended);
+        }
+    }
+
+    /** Takes the answer that is owed. What was made for a caller that was interrupted has no owner, and goes again. */
+    private void settle(long deadline, boolean isInterruptible) throws IOException {
+        while (owed != 0) {
+            int kind = owed;
+            long[] made;
+            try {
+                made = read(deadline, isInterruptible);
+            } catch (EngineGoneException | EngineTimeoutException | CallInterruptedException e) {
+                throw e;
+            } catch (VerbsException e) {
+                // The request was refused, so that nothing was made.
+                continue;
+            }
+            if (kind >= CREATE_PD && kind <= CREATE_QP && made.length > 0) {
+                request(kind + 1, made[0]);
+            }
+        }
+    }
+
+    /** From here on the engine owes an answer. */
+    private void request(int kind, long... words) throws IOException {
+        send(kind, words);
+        owed = kind;
+        answer.clear().limit(HEADER_BYTES);
+    }
+
+    private long[] read(long deadline, boolean isInterruptible) throws IOException {
+        int kind = owed;
+        fill(deadline, isInterruptible);
+        int length = answer.getInt(0);
+        if (length < 0 || length > BODY_BYTES_MAX || answer.getShort(4) != kind) {
+            throw new EngineGoneException("what answers at the door is no engine of Highwire");
+        }
+        answer.limit(HEADER_BYTES + length);
+        fill(deadline, isInterruptible);
+        owed = 0;
+        answer.flip().position(HEADER_BYTES);
+        int status = Short.toUnsignedInt(answer.getShort(6));
+        if (status != 0) {
+            throw VerbsException.of(status, StandardCharsets.UTF_8.decode(answer).toString());
+        }
+        if (length != 8 * ANSWER_WORDS[kind]) {
+            throw new EngineGoneException("the engine's answer has " + length + " bytes, which is no answer");
+        }
+        long[] words = new long[length / 8];
+        answer.asLongBuffer().get(words);
+        return words;
+    }
+
+    private void send(int kind, long... words) throws IOException {
         buffer.clear();
         buffer.putInt(8 * words.length).putShort((short) kind).putShort((short) 0);
         for (long word : words) {
@@ -130,9 +228,9 @@ final class Frames implements AutoCloseable {
         }
     }
 
-    private void fill(long deadline) throws IOException {
-        while (buffer.hasRemaining()) {
-            int got = socket.read(buffer);
+    private void fill(long deadline, boolean isInterruptible) throws IOException {
+        while (answer.hasRemaining()) {
+            int got = socket.read(answer);
             if (got < 0) {
                 throw new EngineGoneException("the engine has ended or has closed the connection");
             }
@@ -144,11 +242,57 @@ final class Frames implements AutoCloseable {
                 }
                 selector.select(Math.max(1, left / 1_000_000));
                 selector.selectedKeys().clear();
-                if (Thread.currentThread().isInterrupted()) {
-                    throw new EngineTimeoutException("the thread was interrupted before the engine answered");
+                if (isInterruptible && Thread.currentThread().isInterrupted()) {
+                    throw interrupted();
+                }
+                if (!isInterruptible && Thread.interrupted()) {
+                    // Kept for the caller, who must not be told before the answer has come.
+                    fillInterrupted(deadline);
                 }
             }
         }
+    }
+
+    private void fillInterrupted(long deadline) throws IOException {
+        try {
+            fill(deadline, false);
+        } finally {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private static CallInterruptedException interrupted() {
+        return new CallInterruptedException("the thread was interrupted before the engine answered");
+    }
+
+    private static String describe(Exception e) {
+        return e.getMessage() == null ? e.getClass().getSimpleName() : e.getMessage();
+    }
+
+    private void checkOpen() throws EngineGoneException {
+        if (isClosed) {
+            throw new IllegalStateException("the context is closed");
+        }
+        if (ended != null) {
+            throw new EngineGoneException("the context has ended: " + ended + "; open a new one");
+        }
+    }
+
+    private void end(String reason) {
+        if (ended == null) {
+            ended = reason;
+        }
+        shut();
+        onEnd.run();
+    }
+
+    void onEnd(Runnable action) {
+        onEnd = action;
+    }
+
+    /** Why the connection has ended; null while this end knows of no reason. */
+    String ended() {
+        return ended;
     }
 
     /** Opens the bell, once. */
@@ -217,7 +361,7 @@ final class Frames implements AutoCloseable {
         } catch (EngineGoneException e) {
             throw e;
         } catch (IOException e) {
-            throw new EngineGoneException("the engine has ended: " + e.getMessage());
+            throw new EngineGoneException("the engine has ended: " + describe(e));
         }
     }
 
@@ -231,20 +375,36 @@ final class Frames implements AutoCloseable {
         selector.wakeup();
     }
 
-    /** Whether the other end is there, as far as this end can tell without asking it. */
-    synchronized boolean isAlive() {
-        try {
-            // The engine sends nothing unasked on this connection, so a read finds nothing or the end.
-            return socket.isOpen() && socket.read(ByteBuffer.allocate(1)) == 0;
-        } catch (ClosedChannelException e) {
-            return false;
-        } catch (IOException e) {
+    /** Whether the other end is there, as far as this end can tell without asking it or waiting for a thread that asks. */
+    boolean isAlive() {
+        if (isClosed || ended != null || !socket.isOpen()) {
             return false;
         }
+        if (!asking.tryLock()) {
+            return true;
+        }
+        try {
+            // The engine sends nothing on this connection but an answer that is owed, so a read finds that or the end.
+            int got = socket.read(owed == 0 ? ByteBuffer.allocate(1) : answer);
+            if (got < 0 || got > 0 && owed == 0) {
+                end("the engine has ended or has closed the connection");
+            }
+        } catch (IOException e) {
+            end("the engine has ended: " + describe(e));
+        } finally {
+            asking.unlock();
+        }
+        return ended == null;
     }
 
+    /** Ends the connection. From now on it is this program that has ended it. */
     @Override
     public void close() {
+        isClosed = true;
+        shut();
+    }
+
+    private void shut() {
         try {
             if (bell != null) {
                 bell.close();

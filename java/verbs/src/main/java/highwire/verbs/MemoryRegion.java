@@ -52,6 +52,6 @@ public final class MemoryRegion extends VerbsObject {
 
     @Override
     void destroy() throws VerbsException {
-        context.frames.ask(Frames.DEREGISTER, handle);
+        context.frames.askUninterrupted(Frames.DEREGISTER, handle);
     }
 }

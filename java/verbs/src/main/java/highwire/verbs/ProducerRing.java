@@ -17,14 +17,18 @@ final class ProducerRing {
     /** The request last written into each slot, and its version. The consumer never writes there. */
     private final Object[] written;
     private final long[] versions;
-    private final Arena arena;
+    private final Runnable unmap;
     private long tail;
     private long headCached;
 
     /** Fills a ring whose header was checked; the arena is closed with it. */
     ProducerRing(MemorySegment memory, Arena arena) {
+        this(memory, arena::close);
+    }
+
+    private ProducerRing(MemorySegment memory, Runnable unmap) {
         this.memory = memory;
-        this.arena = arena;
+        this.unmap = unmap;
         this.slotBytes = Mapped.getInt(memory, Layout.RING_SLOT_BYTES_OFFSET);
         this.mask = Mapped.getInt(memory, Layout.RING_SLOT_COUNT_OFFSET) - 1L;
         this.written = new Object[(int) mask + 1];
@@ -32,14 +36,19 @@ final class ProducerRing {
     }
 
     static ProducerRing map(Context context, int kind, long segment, long bytes) throws IOException {
-        Arena arena = Arena.ofShared();
+        Resources resources = context.resources;
+        Arena arena = resources.open();
+        boolean isMade = false;
         try {
             MemorySegment memory = context.mapSegment(segment, bytes, arena);
             check(memory, kind);
-            return new ProducerRing(memory, arena);
-        } catch (IOException e) {
-            arena.close();
-            throw e;
+            ProducerRing ring = new ProducerRing(memory, () -> resources.close(arena));
+            isMade = true;
+            return ring;
+        } finally {
+            if (!isMade) {
+                resources.close(arena);
+            }
         }
     }
 
@@ -116,6 +125,6 @@ final class ProducerRing {
     }
 
     void close() {
-        arena.close();
+        unmap.run();
     }
 }

@@ -60,6 +60,6 @@ public final class ProtectionDomain extends VerbsObject {
 
     @Override
     void destroy() throws VerbsException {
-        context.frames.ask(Frames.DESTROY_PD, handle);
+        context.frames.askUninterrupted(Frames.DESTROY_PD, handle);
     }
 }

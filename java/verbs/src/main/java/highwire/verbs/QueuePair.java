@@ -95,21 +95,33 @@ public final class QueuePair extends VerbsObject {
                 config.maxSendWr(), config.maxRecvWr(), config.maxSendSge() | (long) config.maxRecvSge() << 32,
                 config.maxInline(), 0, 1);
         ProducerRing sends = null;
+        ProducerRing receives = null;
+        boolean isMade = false;
         try {
             sends = ProducerRing.map(context, Layout.RING_KIND_SEND, made[3], made[4]);
-            ProducerRing receives = made[6] == 0
+            receives = made[6] == 0
                     ? null
                     : ProducerRing.map(context, Layout.RING_KIND_RECEIVE, made[6], made[7]);
             if (!context.board.has((int) made[5]) || !context.board.has((int) made[8])) {
                 throw new IOException("its doorbells are not on the board");
             }
-            return new QueuePair(domain, config, made, sends, receives);
+            QueuePair queuePair = new QueuePair(domain, config, made, sends, receives);
+            isMade = true;
+            return queuePair;
         } catch (IOException e) {
-            if (sends != null) {
-                sends.close();
+            throw Context.cannotMap("the queue pair", e);
+        } finally {
+            if (!isMade) {
+                close(sends);
+                close(receives);
+                context.frames.askUninterrupted(Frames.DESTROY_QP, made[0]);
             }
-            context.frames.ask(Frames.DESTROY_QP, made[0]);
-            throw new VerbsException("the queue pair cannot be mapped", e);
+        }
+    }
+
+    private static void close(ProducerRing ring) {
+        if (ring != null) {
+            ring.close();
         }
     }
 
@@ -278,6 +290,11 @@ public final class QueuePair extends VerbsObject {
         return new PostRecv(this, receives, onDemand, receiveBell, request);
     }
 
+    /** Where an operation that is under way is announced. */
+    MemorySegment sendRing() {
+        return sends.memory;
+    }
+
     /** Requests that were left to the engine so far. */
     long postedToEngine() {
         return posted;
@@ -326,12 +343,22 @@ public final class QueuePair extends VerbsObject {
                 || !request.hasOpenRegions() || !sendCq.hasLocalRoom()) {
             return false;
         }
-        boolean isDone = switch (request.opcode) {
-            case WRITE -> write(request);
-            case READ -> read(request);
-            case SEND, SEND_WITH_IMM, WRITE_WITH_IMM -> message(request);
-            default -> atomic(request);
-        };
+        boolean isDone;
+        try {
+            isDone = switch (request.opcode) {
+                case WRITE -> write(request);
+                case READ -> read(request);
+                case SEND, SEND_WITH_IMM, WRITE_WITH_IMM -> message(request);
+                default -> atomic(request);
+            };
+        } catch (IllegalStateException e) {
+            // Another thread has closed memory that this one was copying. The engine refuses the request, as a card would.
+            checkOpen();
+            if (request.hasOpenRegions()) {
+                throw e;
+            }
+            return false;
+        }
         if (isDone && request.isSignaled) {
             sendCq.addLocal(request.wrId, qpn, request.opcode.completed, (int) request.total);
         }
@@ -343,8 +370,11 @@ public final class QueuePair extends VerbsObject {
         if (!direct.begin(target, request.rkey, request.remoteAddress, request.total, Access.REMOTE_WRITE)) {
             return false;
         }
-        copy(request, target);
-        direct.end();
+        try {
+            copy(request, target);
+        } finally {
+            direct.end();
+        }
         return true;
     }
 
@@ -354,8 +384,13 @@ public final class QueuePair extends VerbsObject {
         if (!direct.beginMessage(target, request)) {
             return false;
         }
-        copy(request, target);
-        direct.endMessage(request);
+        boolean isCopied = false;
+        try {
+            copy(request, target);
+            isCopied = true;
+        } finally {
+            direct.endMessage(request, isCopied);
+        }
         return true;
     }
 
@@ -391,13 +426,16 @@ public final class QueuePair extends VerbsObject {
         if (!direct.begin(target, request.rkey, request.remoteAddress, request.total, Access.REMOTE_READ)) {
             return false;
         }
-        long from = target.at;
-        for (int i = 0; i < request.lengths.length; i++) {
-            MemoryRegion region = request.regions[i];
-            Copies.copyAcquire(target.memory, from, region.base, region.start + request.offsets[i], request.lengths[i]);
-            from += request.lengths[i];
+        try {
+            long from = target.at;
+            for (int i = 0; i < request.lengths.length; i++) {
+                MemoryRegion region = request.regions[i];
+                Copies.copyAcquire(target.memory, from, region.base, region.start + request.offsets[i], request.lengths[i]);
+                from += request.lengths[i];
+            }
+        } finally {
+            direct.end();
         }
-        direct.end();
         return true;
     }
 
@@ -407,16 +445,22 @@ public final class QueuePair extends VerbsObject {
                 || !direct.begin(target, request.rkey, request.remoteAddress, 8, Access.REMOTE_ATOMIC)) {
             return false;
         }
-        boolean isAligned = (target.at & 7) == 0;
-        if (isAligned) {
-            long was = request.opcode == Opcode.FETCH_ADD
-                    ? (long) Mapped.LONG.getAndAdd(target.memory, target.at, request.compareAdd)
-                    : (long) Mapped.LONG.compareAndExchange(target.memory, target.at, request.compareAdd, request.swap);
-            MemoryRegion region = request.regions[0];
-            region.base.set(Mapped.ANY_LONG, region.start + request.offsets[0], was);
+        try {
+            boolean isAligned = (target.at & 7) == 0;
+            if (isAligned) {
+                // The place of the result is looked at before anything changes: an atomic is not to be executed twice.
+                MemoryRegion region = request.regions[0];
+                long into = region.start + request.offsets[0];
+                region.base.get(Mapped.ANY_LONG, into);
+                long was = request.opcode == Opcode.FETCH_ADD
+                        ? (long) Mapped.LONG.getAndAdd(target.memory, target.at, request.compareAdd)
+                        : (long) Mapped.LONG.compareAndExchange(target.memory, target.at, request.compareAdd, request.swap);
+                region.base.set(Mapped.ANY_LONG, into, was);
+            }
+            return isAligned;
+        } finally {
+            direct.end();
         }
-        direct.end();
-        return isAligned;
     }
 
     /** Called by the polling thread: a request of this queue pair has completed. */
@@ -438,11 +482,24 @@ public final class QueuePair extends VerbsObject {
     @Override
     void destroy() throws VerbsException {
         isDirect = false;
-        context.frames.ask(Frames.DESTROY_QP, handle);
+        direct.close();
+        boolean isOver = false;
+        try {
+            context.frames.askUninterrupted(Frames.DESTROY_QP, handle);
+            isOver = true;
+        } catch (EngineGoneException | EngineTimeoutException e) {
+            isOver = true;
+            throw e;
+        } finally {
+            if (!isOver) {
+                direct.reopen();
+            }
+        }
     }
 
     @Override
     void release() {
+        direct.release();
         sendCq.remove(this);
         if (onDemand != null) {
             recvCq.removeReceives(this, onDemand);

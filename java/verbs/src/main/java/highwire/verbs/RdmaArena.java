@@ -31,13 +31,19 @@ public final class RdmaArena extends VerbsObject implements SegmentAllocator {
             throw new IllegalArgumentException("an arena of " + bytes + " bytes holds nothing");
         }
         long[] made = context.frames.ask(Frames.ALLOCATE, bytes);
-        Arena arena = Arena.ofShared();
+        Arena arena = context.resources.open();
+        boolean isMade = false;
         try {
-            return new RdmaArena(context, made[0], arena, context.mapSegment(made[1], made[2], arena));
+            RdmaArena memory = new RdmaArena(context, made[0], arena, context.mapSegment(made[1], made[2], arena));
+            isMade = true;
+            return memory;
         } catch (IOException e) {
-            arena.close();
-            context.frames.ask(Frames.FREE, made[0]);
-            throw new VerbsException("the arena cannot be mapped", e);
+            throw Context.cannotMap("the arena", e);
+        } finally {
+            if (!isMade) {
+                context.resources.close(arena);
+                context.frames.askUninterrupted(Frames.FREE, made[0]);
+            }
         }
     }
 
@@ -74,12 +80,12 @@ public final class RdmaArena extends VerbsObject implements SegmentAllocator {
 
     @Override
     void destroy() throws VerbsException {
-        context.frames.ask(Frames.FREE, handle);
+        context.frames.askUninterrupted(Frames.FREE, handle);
     }
 
     @Override
     void release() {
         context.arenas.remove(this);
-        arena.close();
+        context.resources.close(arena);
     }
 }

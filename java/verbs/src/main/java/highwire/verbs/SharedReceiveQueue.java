@@ -19,12 +19,18 @@ public final class SharedReceiveQueue extends VerbsObject {
     static SharedReceiveQueue create(ProtectionDomain domain, int maxWr, int maxSge) throws VerbsException {
         Context context = domain.context;
         long[] made = context.frames.ask(Frames.CREATE_SRQ, domain.handle, maxWr, maxSge);
+        boolean isMade = false;
         try {
             ProducerRing ring = ProducerRing.map(context, Layout.RING_KIND_RECEIVE, made[1], made[2]);
-            return new SharedReceiveQueue(domain, made, ring);
+            SharedReceiveQueue queue = new SharedReceiveQueue(domain, made, ring);
+            isMade = true;
+            return queue;
         } catch (IOException e) {
-            context.frames.ask(Frames.DESTROY_SRQ, made[0]);
-            throw new VerbsException("the shared receive queue cannot be mapped", e);
+            throw Context.cannotMap("the shared receive queue", e);
+        } finally {
+            if (!isMade) {
+                context.frames.askUninterrupted(Frames.DESTROY_SRQ, made[0]);
+            }
         }
     }
 
@@ -41,7 +47,7 @@ public final class SharedReceiveQueue extends VerbsObject {
 
     @Override
     void destroy() throws VerbsException {
-        context.frames.ask(Frames.DESTROY_SRQ, handle);
+        context.frames.askUninterrupted(Frames.DESTROY_SRQ, handle);
     }
 
     @Override

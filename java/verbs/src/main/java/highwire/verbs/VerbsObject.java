@@ -12,6 +12,7 @@ public abstract class VerbsObject implements AutoCloseable {
     private final VerbsObject[] needs;
     private int users;
     private volatile boolean isClosed;
+    private LeakDetector.Tracker tracker;
 
     VerbsObject(Context context, String name, VerbsObject... needs) {
         this.context = context;
@@ -29,6 +30,7 @@ public abstract class VerbsObject implements AutoCloseable {
             }
             context.objects++;
         }
+        tracker = LeakDetector.track(this, name, null);
     }
 
     /** @return whether it was closed. */
@@ -46,7 +48,7 @@ public abstract class VerbsObject implements AutoCloseable {
      * Closes it.
      *
      * @throws InUseException another object still needs it, or a peer works on it at this moment; it stays open
-     * @throws EngineTimeoutException the engine did not answer; everything of the context is gone
+     * @throws EngineTimeoutException the engine did not answer; it is closed, and everything of the context is gone
      */
     @Override
     public final void close() throws VerbsException {
@@ -57,20 +59,34 @@ public abstract class VerbsObject implements AutoCloseable {
             if (users > 0) {
                 throw new InUseException("the " + name + " is needed by " + users + " objects that are still open");
             }
+            boolean isGone = false;
             try {
                 destroy();
+                isGone = true;
             } catch (EngineGoneException e) {
                 // All objects have gone with the engine.
-            }
-            isClosed = true;
-            context.objects--;
-            for (VerbsObject needed : needs) {
-                if (needed != null) {
-                    needed.users--;
+                isGone = true;
+            } catch (EngineTimeoutException e) {
+                isGone = true;
+                throw e;
+            } finally {
+                if (isGone) {
+                    gone();
                 }
             }
-            release();
         }
+    }
+
+    private void gone() {
+        isClosed = true;
+        context.objects--;
+        for (VerbsObject needed : needs) {
+            if (needed != null) {
+                needed.users--;
+            }
+        }
+        tracker.close();
+        release();
     }
 
     /** Asks the engine to take it down. */

@@ -84,9 +84,24 @@ final class Engine implements AutoCloseable {
         }
     }
 
-    /** Stops the process where it is. */
+    /** Stops the process where it is; all its threads have stopped when this returns. */
     void halt() throws IOException, InterruptedException {
         signal("-STOP");
+        until("the halt", this::isHalted);
+    }
+
+    private boolean isHalted() {
+        try (Stream<Path> threads = Files.list(Path.of("/proc", process.pid() + "", "task"))) {
+            for (Path thread : (Iterable<Path>) threads::iterator) {
+                String stat = Files.readString(thread.resolve("stat"));
+                if (stat.charAt(stat.lastIndexOf(')') + 2) != 'T') {
+                    return false;
+                }
+            }
+            return true;
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 
     /** Lets it go on. */

@@ -9,7 +9,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.util.List;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 
 /** The lifetimes of objects, and the errors of a program that gets them wrong. */
 class LifetimesTest extends WithEngine {
@@ -31,9 +35,31 @@ class LifetimesTest extends WithEngine {
         assertThrows(IllegalStateException.class, () -> end.cq.poll(new Completion()));
         assertThrows(IllegalStateException.class, () -> end.pd.register(memory, 0));
         assertThrows(IllegalStateException.class, () -> end.arena.allocate(8));
-        assertThrows(VerbsException.class, () -> end.context.protectionDomain());
+        InetSocketAddress bell = new InetSocketAddress(InetAddress.getLoopbackAddress(), 9);
+        for (Executable use : List.<Executable>of(end.context::protectionDomain, () -> end.context.arena(8), () -> end.context.completionQueue(8),
+                end.context::completionChannel, () -> end.context.ring(bell))) {
+            said = assertThrows(IllegalStateException.class, use).getMessage();
+            assertEquals("the context is closed", said);
+        }
+        assertFalse(end.context.valid());
         assertDoesNotThrow(end.qp::close, "closing twice is closing once");
         Engine.until("the end of its files", () -> assertDoesNotThrow(engine::files) == before);
+    }
+
+    @Test
+    void accessThatThereIsNotIsRefused() throws Exception {
+        try (End end = new End(engine, Service.RC)) {
+            for (int bit = 0; bit < 32; bit++) {
+                int access = 1 << bit | Access.LOCAL_WRITE;
+                if ((access & ~Access.ALL) != 0) {
+                    assertThrows(RefusedException.class, () -> end.pd.register(end.arena.segment(), access), "bit " + bit);
+                    assertThrows(RefusedException.class, () -> end.qp.prepare(access), "bit " + bit);
+                    assertEquals(QpState.RESET, end.qp.query().state());
+                } else {
+                    end.pd.register(end.arena.segment(), access).close();
+                }
+            }
+        }
     }
 
     @Test
