@@ -207,6 +207,33 @@ mod tests {
         assert_eq!(tally.skips()[0].what, "c");
         assert!(tally.skips()[0].reason.ends_with("no program"));
     }
+
+    #[test]
+    fn every_module_with_tests_ends_those_that_hang() {
+        let mut modules = 0;
+        for module in std::fs::read_dir(root().join("java")).unwrap() {
+            let tests = module.unwrap().path().join("src/test");
+            if tests.join("java").is_dir() {
+                modules += 1;
+                let properties = tests.join("resources/junit-platform.properties");
+                let text = std::fs::read_to_string(&properties).unwrap_or_default();
+                for setting in ["timeout.default = ", "timeout.thread.mode.default = SEPARATE_THREAD"] {
+                    assert!(
+                        text.contains(&format!("junit.jupiter.execution.{setting}")),
+                        "{}",
+                        properties.display()
+                    );
+                }
+            }
+        }
+        assert!(modules >= 10, "{modules}");
+        assert!(
+            std::fs::read_to_string(root().join("java/pom.xml"))
+                .unwrap()
+                .contains("<forkedProcessTimeoutInSeconds>")
+        );
+    }
+
     #[test]
     fn the_bill_of_materials_names_every_module_that_is_installed() {
         let java = root().join("java");

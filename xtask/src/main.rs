@@ -23,6 +23,7 @@ mod programs;
 mod rocket;
 mod rtl;
 mod shell;
+mod soak;
 mod store;
 mod stress;
 mod table;
@@ -52,6 +53,8 @@ enum Task {
     Fuzz(fuzz::Args),
     /// Plant bugs of one line each, and count those that a crate's own tests notice.
     Mutants(mutants::Args),
+    /// Do one thing very often, and count what that leaves behind.
+    Soak(soak::Args),
     /// Run the Java modules' concurrency tests (jcstress) for longer than `test` does.
     Stress(stress::Args),
     /// Measure the tables of docs/performance.md.
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Mutants(args) => mutants::run(&args),
+        Task::Soak(args) => soak::run(&args),
         Task::Stress(args) => stress::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Faults(args) => faults::run(&args),

@@ -1,10 +1,13 @@
 package highwire.rpc;
 
+import highwire.verbs.Timeouts;
 import java.io.IOException;
 import java.net.Socket;
+import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 
 /** How two ends find each other: lines over a TCP connection, which stays open as a sign of life. */
 final class Greeting {
@@ -18,9 +21,16 @@ final class Greeting {
         socket.getOutputStream().flush();
     }
 
-    static String hear(Socket socket) throws IOException {
+    /** The peer's next line, which must be whole when the time is over, however slowly it comes. */
+    static String hear(Socket socket, Duration timeout) throws IOException {
         StringBuilder line = new StringBuilder();
+        long deadline = System.nanoTime() + Timeouts.nanos(timeout);
         while (true) {
+            long left = deadline - System.nanoTime();
+            if (left <= 0) {
+                throw new SocketTimeoutException("the peer's line was not whole in time");
+            }
+            socket.setSoTimeout(Timeouts.socketMillis(Duration.ofNanos(left)));
             int next = socket.getInputStream().read();
             if (next < 0) {
                 throw new RpcClosedException("the peer hung up" + (line.isEmpty() ? "" : " after `" + line + "`"));

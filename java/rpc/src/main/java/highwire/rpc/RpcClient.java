@@ -2,6 +2,7 @@ package highwire.rpc;
 
 import highwire.rpc.RpcClient.RpcCall;
 import highwire.verbs.Context;
+import highwire.verbs.Timeouts;
 import highwire.verbs.VerbsException;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
@@ -52,22 +53,30 @@ public final class RpcClient implements AutoCloseable {
             channel = SocketChannel.open();
             Socket socket = channel.socket();
             socket.setTcpNoDelay(true);
-            socket.connect(server, (int) timeout.toMillis());
-            socket.setSoTimeout((int) timeout.toMillis());
-            slots = new Slots(context, Greeting.offer(Greeting.hear(socket)));
+            socket.connect(server, Timeouts.socketMillis(timeout));
+            slots = new Slots(context, Greeting.offer(Greeting.hear(socket, timeout)));
             Greeting.say(socket, slots.introduction());
-            slots.connect(Greeting.hear(socket));
+            slots.connect(Greeting.hear(socket, timeout));
             Greeting.leaveOpen(channel);
             return new RpcClient(channel, slots);
-        } catch (VerbsException | RpcException e) {
-            close(channel, slots);
+        } catch (VerbsException | RpcException | RuntimeException e) {
+            closeAfter(e, channel, slots);
             throw e;
         } catch (SocketTimeoutException e) {
-            close(channel, slots);
-            throw new RpcTimeoutException("the server at " + server + " was silent for " + timeout.toMillis() + " ms");
+            closeAfter(e, channel, slots);
+            throw new RpcTimeoutException("the server at " + server + " was silent for " + Timeouts.millis(timeout) + " ms");
         } catch (IOException e) {
-            close(channel, slots);
+            closeAfter(e, channel, slots);
             throw new RpcClosedException("no session with " + server + ": " + e.getMessage(), e);
+        }
+    }
+
+    /** What keeps an object open must not hide why there is no session. */
+    private static void closeAfter(Exception reason, SocketChannel channel, Slots slots) {
+        try {
+            close(channel, slots);
+        } catch (VerbsException e) {
+            reason.addSuppressed(e);
         }
     }
 
@@ -124,7 +133,7 @@ public final class RpcClient implements AutoCloseable {
         long looked = System.nanoTime();
         while (!hasComeSoon(slot, sequence)) {
             long now = System.nanoTime();
-            if (now >= deadline) {
+            if (now - deadline >= 0) {
                 throw late();
             }
             slots.reap();
@@ -154,6 +163,7 @@ public final class RpcClient implements AutoCloseable {
     }
 
     private void look() throws RpcClosedException {
+        slots.checkEngine();
         if (!Greeting.isAlive(channel, scratch)) {
             throw new RpcClosedException("the server has gone");
         }
@@ -168,12 +178,16 @@ public final class RpcClient implements AutoCloseable {
         return slots.options.maxBytes();
     }
 
-    /** @return whether the server is there, as far as this end can tell without asking it. */
+    /** @return whether the server is there and both ends' engine serves, as far as this end can tell without asking. */
     public boolean valid() {
-        return Greeting.isAlive(channel, scratch);
+        return slots.isServed() && Greeting.isAlive(channel, scratch);
     }
 
-    /** Ends the session; calls in flight are forgotten. */
+    /**
+     * Ends the session; calls in flight are forgotten.
+     *
+     * @throws VerbsException something could not be closed, since the server works on it at this moment; it may be tried again
+     */
     @Override
     public void close() throws VerbsException {
         close(channel, slots);
@@ -247,7 +261,7 @@ public final class RpcClient implements AutoCloseable {
                 throw new IllegalStateException("the call was not sent");
             }
             if (!slots.hasCome(slot, sequence())) {
-                client.await(slot, sequence(), System.nanoTime() + timeout.toNanos());
+                client.await(slot, sequence(), System.nanoTime() + Timeouts.nanos(timeout));
             }
             isInFlight = false;
             int length = slots.length(slot);

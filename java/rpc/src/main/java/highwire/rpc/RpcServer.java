@@ -11,21 +11,51 @@ import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.Iterator;
+import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
 
-/** Serves calls: one thread accepts sessions, one serves all that poll, and each that blocks has a thread of its own. */
+/**
+ * Serves calls: one thread accepts sessions, one serves all that poll, and each that blocks has a thread of its own.
+ *
+ * <p>Each client is greeted by a thread of its own, so that one that says nothing delays no other. If the engine ends, or does not answer in time, the
+ * sessions end; the server goes on listening, and serves the next client over a {@linkplain Context#reopen context of its own} as soon as an
+ * engine serves behind the same door.
+ */
 public final class RpcServer implements AutoCloseable {
-    private static final int GREETING_MILLIS = 5_000;
+    private static final Duration GREETING = Duration.ofSeconds(5);
+    /** Clients that are being greeted at one time. */
+    static final int GREETINGS_MAX = 64;
     private static final int TURNS_PER_LOOK = 1 << 16;
     private static final int IDLE_TURNS_PER_YIELD = 1 << 12;
     /** The same if an engine has to run before a message can arrive from one of the sessions. */
     private static final int IDLE_TURNS_FOR_ENGINE = 1 << 5;
     private static final Duration LOOK = Duration.ofMillis(50);
+    /** After an attempt to reach an engine that failed. */
+    private static final long PAUSE_NANOS = 1_000_000_000;
 
-    private final Context context;
+    private final Context given;
     private final RpcOptions options;
     private final RpcService service;
+    /** The context for new sessions; guarded by the lock. */
+    private final Object reopening = new Object();
+    private Context current;
+    private VerbsException unreached;
+    private long unreachedAt;
+    /** Clients that have not introduced themselves, oldest first, and how many more are being connected. Guarded by itself. */
+    private final LinkedHashSet<SocketChannel> silent = new LinkedHashSet<>();
+    private int greetings;
+    private final ExecutorService greeters = Executors.newCachedThreadPool(
+            Thread.ofPlatform().daemon().name("highwire-rpc-greet-", 0).factory());
+    /** Ends of sessions whose objects a peer was using when they were to be closed. */
+    private final Queue<Slots> leftover = new ConcurrentLinkedQueue<>();
     private final ServerSocketChannel listener;
     private final InetSocketAddress address;
     private final List<Session> sessions = new CopyOnWriteArrayList<>();
@@ -82,6 +112,10 @@ public final class RpcServer implements AutoCloseable {
             slots.send(slot, code, slots.callId(slot), answered, sequence);
         }
 
+        boolean isThere() {
+            return slots.isServed() && Greeting.isAlive(channel, scratch);
+        }
+
         /** A blocking session's thread. */
         private void run() {
             try {
@@ -89,7 +123,7 @@ public final class RpcServer implements AutoCloseable {
                     while (turn()) {
                         // All calls that have come.
                     }
-                    if (!slots.sleep(LOOK) && !Greeting.isAlive(channel, scratch)) {
+                    if (!slots.sleep(LOOK) && !isThere()) {
                         break;
                     }
                 }
@@ -102,7 +136,8 @@ public final class RpcServer implements AutoCloseable {
 
     private RpcServer(Context context, ServerSocketChannel listener, RpcService service, RpcOptions options)
             throws IOException {
-        this.context = context;
+        this.given = context;
+        this.current = context;
         this.listener = listener;
         this.address = (InetSocketAddress) listener.getLocalAddress();
         this.service = service;
@@ -146,13 +181,13 @@ public final class RpcServer implements AutoCloseable {
         while (!isClosing) {
             try {
                 SocketChannel channel = listener.accept();
-                try {
-                    greet(channel);
-                } catch (IOException e) {
-                    // The peer is no client, or has gone already.
+                closeLeftover();
+                if (admit(channel)) {
+                    greeters.execute(() -> greet(channel));
+                } else {
                     channel.close();
                 }
-            } catch (IOException e) {
+            } catch (IOException | RejectedExecutionException e) {
                 if (!isClosing) {
                     Thread.yield();
                 }
@@ -160,27 +195,155 @@ public final class RpcServer implements AutoCloseable {
         }
     }
 
-    private void greet(SocketChannel channel) throws IOException {
-        Socket socket = channel.socket();
-        socket.setTcpNoDelay(true);
-        socket.setSoTimeout(GREETING_MILLIS);
-        Greeting.say(socket, Greeting.offer(options));
-        String client = Greeting.hear(socket);
-        Slots slots = new Slots(context, options);
+    /**
+     * Whether there is a place for another client to be greeted. Of those that have said nothing yet the oldest makes
+     * room; a client introduces itself as soon as it is connected.
+     */
+    private boolean admit(SocketChannel channel) throws IOException {
+        SocketChannel oldest = null;
+        synchronized (silent) {
+            if (greetings >= GREETINGS_MAX) {
+                Iterator<SocketChannel> first = silent.iterator();
+                if (!first.hasNext()) {
+                    return false;
+                }
+                oldest = first.next();
+                first.remove();
+                greetings--;
+            }
+            silent.add(channel);
+            greetings++;
+        }
+        if (oldest != null) {
+            oldest.close();
+        }
+        return true;
+    }
+
+    /** The client is heard: it cannot be made to give way any more. */
+    private boolean isHeard(SocketChannel channel) {
+        synchronized (silent) {
+            return silent.remove(channel);
+        }
+    }
+
+    /** How many clients are being greeted. */
+    int greetings() {
+        synchronized (silent) {
+            return greetings;
+        }
+    }
+
+    private void greet(SocketChannel channel) {
+        boolean isCounted = false;
+        try {
+            Socket socket = channel.socket();
+            socket.setTcpNoDelay(true);
+            Greeting.say(socket, Greeting.offer(options));
+            String client = Greeting.hear(socket, GREETING);
+            isCounted = isHeard(channel);
+            if (isCounted) {
+                begin(channel, client);
+            }
+        } catch (IOException | RuntimeException e) {
+            // The peer is no client, or has gone already, or the engine has.
+            close(channel);
+        } finally {
+            synchronized (silent) {
+                if (silent.remove(channel) || isCounted) {
+                    greetings--;
+                }
+            }
+        }
+    }
+
+    private void begin(SocketChannel channel, String client) throws IOException {
+        Slots slots = new Slots(context(), options);
+        boolean isMade = false;
         try {
             slots.connect(client);
-            Greeting.say(socket, slots.introduction());
+            Greeting.say(channel.socket(), slots.introduction());
             Greeting.leaveOpen(channel);
-        } catch (IOException e) {
-            slots.close();
-            throw e;
+            isMade = true;
+        } finally {
+            if (!isMade) {
+                close(slots);
+            }
         }
         Session session = new Session(channel, slots);
-        sessions.add(session);
-        if (session.thread != null) {
-            threads.removeIf(thread -> !thread.isAlive());
-            session.thread.start();
-            threads.add(session.thread);
+        synchronized (this) {
+            if (isClosing) {
+                close(channel);
+                close(slots);
+                return;
+            }
+            sessions.add(session);
+            if (session.thread != null) {
+                threads.removeIf(thread -> !thread.isAlive());
+                session.thread.start();
+                threads.add(session.thread);
+            }
+        }
+    }
+
+    /** The context for a new session: the one that was given, or once its engine has ended, one of the server's own. */
+    private Context context() throws VerbsException {
+        synchronized (reopening) {
+            if (current.valid()) {
+                return current;
+            }
+            // An engine that does not answer is not waited for by each client in turn.
+            if (unreached != null && System.nanoTime() - unreachedAt < PAUSE_NANOS) {
+                throw unreached;
+            }
+            try {
+                Context fresh = given.reopen();
+                closeOwn();
+                current = fresh;
+                unreached = null;
+                return current;
+            } catch (VerbsException e) {
+                unreached = e;
+                unreachedAt = System.nanoTime();
+                throw e;
+            }
+        }
+    }
+
+    private void closeOwn() {
+        if (current != given) {
+            try {
+                current.close();
+            } catch (VerbsException e) {
+                // Its sessions have not noticed yet that their engine has ended; it is closed when they are collected.
+            }
+        }
+    }
+
+    private static void close(SocketChannel channel) {
+        try {
+            channel.close();
+        } catch (IOException e) {
+            // The kernel closes it even if it reports an error.
+        }
+    }
+
+    /** Closes a session's end, now or later. */
+    private void close(Slots slots) {
+        try {
+            slots.close();
+        } catch (VerbsException e) {
+            // A peer is in the middle of a WRITE.
+            leftover.add(slots);
+        }
+    }
+
+    private void closeLeftover() {
+        for (int count = leftover.size(); count > 0; count--) {
+            Slots slots = leftover.poll();
+            if (slots != null) {
+                close(slots);
+            }
         }
     }
 
@@ -213,7 +376,7 @@ public final class RpcServer implements AutoCloseable {
             Thread.onSpinWait();
             if (looks) {
                 session.slots.reap();
-                if (!Greeting.isAlive(session.channel, session.scratch)) {
+                if (!session.isThere()) {
                     end(session);
                 }
             }
@@ -225,22 +388,25 @@ public final class RpcServer implements AutoCloseable {
 
     private void end(Session session) {
         if (sessions.remove(session)) {
-            try {
-                session.channel.close();
-                session.slots.close();
-            } catch (IOException e) {
-                // A peer may be in the middle of a WRITE; the engine takes the rest when the context ends.
-            }
+            close(session.channel);
+            close(session.slots);
         }
     }
 
     /** Ends every session. */
     @Override
     public void close() throws IOException {
-        isClosing = true;
+        synchronized (this) {
+            isClosing = true;
+        }
         listener.close();
+        synchronized (silent) {
+            silent.forEach(RpcServer::close);
+        }
         try {
             acceptor.join();
+            greeters.shutdown();
+            greeters.awaitTermination(Long.MAX_VALUE, TimeUnit.NANOSECONDS);
             if (poller != null) {
                 poller.join();
             }
@@ -252,6 +418,10 @@ public final class RpcServer implements AutoCloseable {
         }
         for (Session session : sessions) {
             end(session);
+        }
+        closeLeftover();
+        synchronized (reopening) {
+            closeOwn();
         }
     }
 }

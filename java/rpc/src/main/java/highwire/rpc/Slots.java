@@ -22,10 +22,13 @@ import highwire.verbs.ReceiveRequest;
 import highwire.verbs.SendRequest;
 import highwire.verbs.Service;
 import highwire.verbs.VerbsException;
+import highwire.verbs.VerbsObject;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
 import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.Iterator;
 
 /**
  * One end of a session: slots to receive in and slots to send from, and a queue pair that WRITEs from these into the peer's.
@@ -49,7 +52,8 @@ final class Slots implements AutoCloseable {
     final CompletionQueue cq;
     private final CompletionChannel channel;
     private final ProtectionDomain pd;
-    private final RdmaArena arena;
+    /** All objects, in the order in which they must be closed. */
+    private final ArrayDeque<VerbsObject> objects = new ArrayDeque<>();
     private final MemoryRegion memory;
     private final MemorySegment bytes;
     private final PostSend[] quiet;
@@ -67,22 +71,35 @@ final class Slots implements AutoCloseable {
         this.context = context;
         this.options = options;
         int total = options.slots() * options.slotBytes();
-        pd = context.protectionDomain();
-        channel = options.mode() == RpcMode.BLOCKING ? context.completionChannel() : null;
         int depth = Math.max(2 * options.slots(), 2 * SIGNAL_EVERY);
-        cq = channel == null ? context.completionQueue(4 * depth) : context.completionQueue(4 * depth, channel);
-        qp = pd.queuePair(QueuePairConfig.of(Service.RC, cq).withDepth(depth, depth));
-        // Received slots, sent slots, headers to gather.
-        arena = context.arena(2L * total + (long) options.slots() * 64);
-        memory = pd.register(arena.segment(), Access.ALL);
-        bytes = memory.segment();
-        quiet = new PostSend[options.slots()];
-        signaled = new PostSend[options.slots()];
-        receive = channel == null ? null : qp.postRecv(new ReceiveRequest());
-        qp.prepare(Access.REMOTE_WRITE | Access.REMOTE_READ);
-        for (int i = 0; receive != null && i < depth; i++) {
-            receive.exec();
+        boolean isMade = false;
+        try {
+            pd = hold(context.protectionDomain());
+            // Received slots, sent slots, headers to gather.
+            RdmaArena arena = hold(context.arena(2L * total + (long) options.slots() * 64));
+            memory = hold(pd.register(arena.segment(), Access.ALL));
+            channel = options.mode() == RpcMode.BLOCKING ? hold(context.completionChannel()) : null;
+            cq = hold(channel == null ? context.completionQueue(4 * depth) : context.completionQueue(4 * depth, channel));
+            qp = hold(pd.queuePair(QueuePairConfig.of(Service.RC, cq).withDepth(depth, depth)));
+            bytes = memory.segment();
+            quiet = new PostSend[options.slots()];
+            signaled = new PostSend[options.slots()];
+            receive = channel == null ? null : qp.postRecv(new ReceiveRequest());
+            qp.prepare(Access.REMOTE_WRITE | Access.REMOTE_READ);
+            for (int i = 0; receive != null && i < depth; i++) {
+                receive.exec();
+            }
+            isMade = true;
+        } finally {
+            if (!isMade) {
+                closeObjects();
+            }
         }
+    }
+
+    private <T extends VerbsObject> T hold(T object) {
+        objects.push(object);
+        return object;
     }
 
     /** The data that the peer needs. */
@@ -107,6 +124,18 @@ final class Slots implements AutoCloseable {
         }
         qp.connect(peer, ConnectOptions.DEFAULT);
         isNear = peer.address().equals(context.address());
+    }
+
+    boolean isServed() {
+        return context.valid();
+    }
+
+    /** @throws RpcClosedException the engine serves no longer */
+    void checkEngine() throws RpcClosedException {
+        if (!isServed()) {
+            String reason = context.failure();
+            throw new RpcClosedException(reason == null ? "the context was closed" : reason);
+        }
     }
 
     /**
@@ -222,13 +251,29 @@ final class Slots implements AutoCloseable {
                 // The queue pair has gone with its engine.
             }
         }
-        qp.close();
-        cq.close();
-        if (channel != null) {
-            channel.close();
+        VerbsException failure = closeObjects();
+        if (failure != null) {
+            throw failure;
         }
-        memory.close();
-        arena.close();
-        pd.close();
+    }
+
+    /**
+     * Closes what can be closed now; returns why something could not, or null. A peer may be in the middle of a WRITE; what is left then can be
+     * closed later, by another call.
+     */
+    private synchronized VerbsException closeObjects() {
+        VerbsException failure = null;
+        for (Iterator<VerbsObject> left = objects.iterator(); left.hasNext();) {
+            VerbsObject object = left.next();
+            try {
+                object.close();
+            } catch (VerbsException e) {
+                failure = failure == null ? e : failure;
+            }
+            if (object.isClosed()) {
+                left.remove();
+            }
+        }
+        return failure;
     }
 }

@@ -1,0 +1,30 @@
+//! `cargo xtask soak`: one thing done very often, and what that leaves behind: mappings, descriptors, files, bytes.
+//!
+//! A soak prints what it counts before and after, and ends with status 1 if anything has grown. Each has a short form among
+//! the tests.
+
+mod java_connects;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+/// Options of `cargo xtask soak`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    soak: Soak,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Soak {
+    /// JVMs' clients that connect to a server over queue pairs, and disconnect.
+    JavaConnects(java_connects::Args),
+}
+
+/// Runs a soak.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    match &args.soak {
+        Soak::JavaConnects(args) => java_connects::run(args),
+    }
+}
