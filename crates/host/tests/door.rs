@@ -421,3 +421,72 @@ fn requests_of_any_bytes_are_answered_or_end_the_session() {
     pair.post_receive(&client, 1, 0, 8);
     assert!(client.ask(16, &[pair.handle]).is_ok());
 }
+
+/// A program's mistake does not keep the others out: each has its share, over all of its sessions, and gets it back.
+#[test]
+fn each_program_has_a_share_of_the_queue_pairs() {
+    let (_device, door) = open_as(DeviceConfig { door_share: 3, ..DeviceConfig::default() });
+    // Two sessions of one process.
+    let (mut a, mut b) = (Client::connect(&door), Client::connect(&door));
+    let qa = a.queue_pair(2);
+    let _qb = b.queue_pair(2);
+    let srq = b.ask(11, &[_qb.pd, 4, 1]).expect("the third");
+    let words = [qa.pd, 2, qa.cq, qa.cq, 0, 4, 4, 1 | 1 << 32, 0, 0, 0];
+    let (refused, text) = a.ask(13, &words).expect_err("a fourth");
+    assert_eq!(refused, status::NO_MEMORY);
+    assert!(text.contains("has 3 queue pairs") && text.contains("--share"), "{text}");
+    assert!(b.ask(11, &[_qb.pd, 4, 1]).is_err(), "nor a shared receive queue");
+    b.ask(12, &srq[..1]).expect("goes");
+    let made = a.ask(13, &words).expect("there is room again");
+    a.ask(14, &made[..1]).expect("goes");
+    // What a session had comes back with its end.
+    drop(b);
+    until("the end of the session", || door.sessions() == 1);
+    let again: Vec<_> = (0..2).map(|_| a.ask(13, &words).expect("the other session's")).collect();
+    assert!(a.ask(13, &words).is_err());
+    assert_eq!(again.len(), 2);
+}
+
+#[test]
+fn access_bits_that_mean_nothing_are_refused() {
+    let (_device, door) = open();
+    let mut a = Client::connect(&door);
+    let qp = a.queue_pair(2);
+    for bit in 0..64 {
+        let access = 1_u64 << bit | 1;
+        let registered = a.ask(7, &[qp.pd, qp.arena, 0, 64, 4096, access]);
+        let modified = a.ask(15, &modify_access(qp.handle, access));
+        if bit < 4 {
+            registered.expect("a permission");
+        } else {
+            assert_eq!(registered.expect_err("no permission").0, status::REFUSED, "bit {bit}");
+            assert_eq!(modified.expect_err("no permission").0, status::REFUSED, "bit {bit}");
+        }
+    }
+}
+
+/// A change to INIT with this access.
+fn modify_access(handle: u64, access: u64) -> Vec<u64> {
+    let mut words = vec![handle, 1 | 1 << 3, 1, access];
+    words.resize(19, 0);
+    words
+}
+
+/// Channels whose program has closed them hold no descriptor for as long as the session lives.
+#[test]
+fn a_channel_ends_with_its_connection() {
+    let (_device, door) = open();
+    let a = Client::connect(&door);
+    let descriptors = || std::fs::read_dir("/proc/self/fd").expect("is there").count();
+    for _ in 0..20 {
+        drop(a.another_channel(&door));
+    }
+    let before = descriptors();
+    let first = a.another_channel(&door).0;
+    for _ in 0..300 {
+        drop(a.another_channel(&door));
+    }
+    let (last, _kept) = a.another_channel(&door);
+    assert_eq!(last, first + 301, "numbers are not used again");
+    until("the end of the channels", || descriptors() < before + 40);
+}

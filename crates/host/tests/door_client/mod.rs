@@ -23,6 +23,7 @@ pub mod status {
     pub const NO_SUCH_OBJECT: u16 = 3;
     pub const IN_USE: u16 = 4;
     pub const REFUSED: u16 = 5;
+    pub const NO_MEMORY: u16 = 6;
 }
 
 type Answer = Result<Vec<u64>, (u16, String)>;
@@ -114,6 +115,13 @@ impl Client {
         assert_eq!(ask(&mut socket, 2, &[MAGIC, VERSION, self.token]), Ok(vec![1]));
         socket.set_read_timeout(Some(PATIENCE)).expect("a time");
         socket
+    }
+
+    /// One more connection for events, and its number.
+    pub fn another_channel(&self, door: &Door) -> (u64, UnixStream) {
+        let mut socket = UnixStream::connect(door.path()).expect("the door is open");
+        let words = ask(&mut socket, 2, &[MAGIC, VERSION, self.token]).expect("a channel");
+        (words[0], socket)
     }
 
     pub fn queue_pair(&mut self, service: u64) -> RawQueuePair {
