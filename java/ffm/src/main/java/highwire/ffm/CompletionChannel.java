@@ -4,6 +4,7 @@ import static java.lang.foreign.ValueLayout.ADDRESS;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_SHORT;
 
+import highwire.verbs.Timeouts;
 import highwire.verbs.VerbsException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -33,14 +34,16 @@ public final class CompletionChannel extends NativeObject {
      */
     public boolean await(Duration patience) throws VerbsException {
         checkOpen();
-        long deadline = System.nanoTime() + patience.toNanos();
+        long deadline = System.nanoTime() + Timeouts.nanos(patience);
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment pollfd = arena.allocate(8, 4);
             pollfd.set(JAVA_INT, 0, fd);
             pollfd.set(JAVA_SHORT, 4, POLLIN);
             int ready = -EINTR;
-            while (ready == -EINTR) {
-                long left = Math.max(0, deadline - System.nanoTime());
+            long left = 1;
+            // One call waits for 24 days at most.
+            while (ready == -EINTR || ready == 0 && left > 0) {
+                left = Math.max(0, deadline - System.nanoTime());
                 ready = library.number("poll", pollfd, 1L, (int) Math.min(Integer.MAX_VALUE, (left + 999_999) / 1_000_000));
             }
             if (ready < 0) {

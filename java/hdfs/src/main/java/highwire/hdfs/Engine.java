@@ -1,13 +1,19 @@
 package highwire.hdfs;
 
 import highwire.verbs.Context;
+import highwire.verbs.EngineTimeoutException;
 import highwire.verbs.VerbsException;
 
 /**
  * The engine of this JVM: one session with it, made at its first use, and again after the engine has died.
  */
 public final class Engine {
+    /** After an engine has not answered, for which no other thread waits in vain: calls go over TCP meanwhile. */
+    private static final long PAUSE_NANOS = 10_000_000_000L;
+
     private static Context current;
+    private static EngineTimeoutException silent;
+    private static long silentAt;
 
     private Engine() {}
 
@@ -19,7 +25,16 @@ public final class Engine {
      */
     public static synchronized Context context() throws VerbsException {
         if (current == null || !current.valid()) {
-            current = Context.open();
+            if (silent != null && System.nanoTime() - silentAt < PAUSE_NANOS) {
+                throw silent;
+            }
+            try {
+                current = Context.open();
+            } catch (EngineTimeoutException e) {
+                silent = e;
+                silentAt = System.nanoTime();
+                throw e;
+            }
         }
         return current;
     }

@@ -1,5 +1,6 @@
 package highwire.memcached;
 
+import highwire.verbs.Timeouts;
 import java.io.BufferedInputStream;
 import java.io.BufferedOutputStream;
 import java.io.IOException;
@@ -23,8 +24,8 @@ final class Line implements AutoCloseable {
 
     Line(InetSocketAddress server, Duration timeout) throws MemcachedException {
         try {
-            socket.connect(server, (int) timeout.toMillis());
-            socket.setSoTimeout((int) timeout.toMillis());
+            socket.connect(server, Timeouts.socketMillis(timeout));
+            socket.setSoTimeout(Timeouts.socketMillis(timeout));
             socket.setTcpNoDelay(true);
             in = new BufferedInputStream(socket.getInputStream());
             out = new BufferedOutputStream(socket.getOutputStream());

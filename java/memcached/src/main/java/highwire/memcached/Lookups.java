@@ -16,6 +16,7 @@ import highwire.verbs.QueuePairConfig;
 import highwire.verbs.RdmaArena;
 import highwire.verbs.SendRequest;
 import highwire.verbs.Service;
+import highwire.verbs.Timeouts;
 import highwire.verbs.VerbsException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -216,7 +217,7 @@ final class Lookups implements AutoCloseable {
 
     void connect(Endpoint server, Layout found, Duration timeout) throws VerbsException {
         layout = found;
-        timeoutNanos = timeout.toNanos();
+        timeoutNanos = Timeouts.nanos(timeout);
         qp.connect(server, ConnectOptions.DEFAULT);
         for (int i = 0; i < WIDTH; i++) {
             lookups[i] = new Lookup(i);
@@ -263,7 +264,7 @@ final class Lookups implements AutoCloseable {
 
     private boolean waits() {
         long deadline = System.nanoTime() + timeoutNanos;
-        while (System.nanoTime() < deadline) {
+        while (System.nanoTime() - deadline < 0) {
             Thread.yield();
             if (polls()) {
                 return true;

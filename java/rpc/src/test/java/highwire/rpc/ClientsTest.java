@@ -14,11 +14,13 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.ServerSocket;
 import java.net.Socket;
 import java.time.Duration;
 import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import org.junit.jupiter.api.Test;
 
@@ -154,6 +156,42 @@ class ClientsTest {
                     }
                     answered.countDown();
                     unanswered.await(forEver);
+                }
+            }
+        }
+    }
+
+    /** A server by hand, whose first answer has the number of another call. */
+    @Test
+    void anAnswerOfAnotherCallIsNone() throws Exception {
+        try (Engine engine = new Engine(); Context there = engine.context(PATIENCE); Context here = engine.context(PATIENCE);
+                ServerSocket listener = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            CompletableFuture<Slots> serving = CompletableFuture.supplyAsync(() -> {
+                try {
+                    Socket socket = listener.accept();
+                    Greeting.say(socket, Greeting.offer(options(RpcMode.POLLING)));
+                    Slots slots = new Slots(there, options(RpcMode.POLLING));
+                    slots.connect(Greeting.hear(socket, PATIENCE));
+                    Greeting.say(socket, slots.introduction());
+                    return slots;
+                } catch (IOException e) {
+                    throw new java.io.UncheckedIOException(e);
+                }
+            });
+            try (RpcClient client = RpcClient.connect(here, (InetSocketAddress) listener.getLocalSocketAddress(), PATIENCE);
+                    Slots server = serving.join()) {
+                for (int round = 0; round < 2; round++) {
+                    RpcCall call = client.begin(1).send(Long.BYTES);
+                    int slot = round;
+                    Engine.until("the call", () -> server.hasCome(slot, 1));
+                    long id = server.callId(slot);
+                    server.send(slot, 0, round == 0 ? id : id + 2, Long.BYTES, 1);
+                    if (round == 0) {
+                        assertEquals(Long.BYTES, call.await(PATIENCE));
+                    } else {
+                        String said = assertThrows(RpcClosedException.class, () -> call.await(PATIENCE)).getMessage();
+                        assertTrue(said.contains("another call"), said);
+                    }
                 }
             }
         }

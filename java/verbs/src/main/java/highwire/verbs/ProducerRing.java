@@ -21,12 +21,8 @@ final class ProducerRing {
     private long tail;
     private long headCached;
 
-    /** Fills a ring whose header was checked; the arena is closed with it. */
-    ProducerRing(MemorySegment memory, Arena arena) {
-        this(memory, arena::close);
-    }
-
-    private ProducerRing(MemorySegment memory, Runnable unmap) {
+    /** Fills a ring whose header was checked. {@code unmap} runs when it is closed. */
+    ProducerRing(MemorySegment memory, Runnable unmap) {
         this.memory = memory;
         this.unmap = unmap;
         this.slotBytes = Mapped.getInt(memory, Layout.RING_SLOT_BYTES_OFFSET);

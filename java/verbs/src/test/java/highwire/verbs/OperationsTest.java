@@ -49,7 +49,7 @@ class OperationsTest extends WithEngine {
         try (Engine other = engine.startBeside(); End a = new End(engine, Service.RC); End b = new End(other, Service.RC)) {
             End.connect(a, b);
             oneSided(a, b);
-            assertEquals(8, a.qp.postedToEngine());
+            assertEquals(14, a.qp.postedToEngine());
         }
     }
 
@@ -83,6 +83,24 @@ class OperationsTest extends WithEngine {
         swap.exec();
         a.success();
         assertEquals(43, b.word(512));
+        // All eight bytes are compared, and all eight are stored.
+        b.setWord(512, 0x0000_0005_0000_0009L);
+        for (long wrong : new long[] {0x0000_0004_0000_0009L, 0x0000_0005_0000_0008L, 9, 0x0000_0005_0000_0000L}) {
+            swap.request(0).compareSwap(wrong, -1);
+            swap.exec();
+            a.success();
+            assertEquals(0x0000_0005_0000_0009L, a.word(64));
+            assertEquals(0x0000_0005_0000_0009L, b.word(512), "another word was there");
+        }
+        swap.request(0).compareSwap(0x0000_0005_0000_0009L, 0x7766_5544_3322_1100L);
+        swap.exec();
+        a.success();
+        assertEquals(0x7766_5544_3322_1100L, b.word(512));
+        b.setWord(512, 0xFFFF_FFFFL);
+        add.request(0).add(1);
+        add.exec();
+        a.success();
+        assertEquals(0x1_0000_0000L, b.word(512), "the sum carries");
         // Eight aligned bytes are one store.
         a.setWord(72, 0x1122334455667788L);
         a.qp.postSend(a.to(b, Opcode.WRITE, 520).sge(a.memory, 72, 8)).exec();
