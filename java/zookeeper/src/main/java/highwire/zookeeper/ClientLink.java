@@ -128,6 +128,11 @@ public final class ClientLink implements AutoCloseable {
         return true;
     }
 
+    /** @return whether the server has taken the TCP connection: what is missing then are the queue pairs. */
+    public boolean isConnected() {
+        return localAddress != null;
+    }
+
     /**
      * Waits until a message has come, or there is work to do, or a thread calls {@link #wakeup}.
      *

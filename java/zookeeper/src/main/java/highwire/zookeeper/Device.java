@@ -1,12 +1,18 @@
 package highwire.zookeeper;
 
 import highwire.verbs.Context;
+import highwire.verbs.EngineTimeoutException;
 import highwire.verbs.ProtectionDomain;
 import highwire.verbs.VerbsException;
 
 /** The engine of this JVM: one session for all its connections, for as long as there are any. After the engine has died the next connection looks for another. */
 public final class Device {
+    /** After an engine has not answered, for which nobody else waits in vain. */
+    private static final long PAUSE_NANOS = 5_000_000_000L;
+
     private static Device current;
+    private static EngineTimeoutException silent;
+    private static long silentAt;
 
     private final Context context;
     private final ProtectionDomain domain;
@@ -25,16 +31,29 @@ public final class Device {
      */
     public static synchronized Device acquire() throws VerbsException {
         if (current == null || !current.context.valid()) {
-            Context context = Context.open();
+            if (silent != null && System.nanoTime() - silentAt < PAUSE_NANOS) {
+                throw silent;
+            }
             try {
-                current = new Device(context);
-            } catch (VerbsException e) {
-                context.close();
+                current = open();
+            } catch (EngineTimeoutException e) {
+                silent = e;
+                silentAt = System.nanoTime();
                 throw e;
             }
         }
         current.users++;
         return current;
+    }
+
+    private static Device open() throws VerbsException {
+        Context context = Context.open();
+        try {
+            return new Device(context);
+        } catch (VerbsException e) {
+            context.close();
+            throw e;
+        }
     }
 
     /** Releases the engine. Objects made from it must be closed. */

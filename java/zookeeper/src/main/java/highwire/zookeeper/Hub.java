@@ -12,6 +12,7 @@ import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.Executor;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
@@ -117,12 +118,16 @@ public final class Hub {
      *
      * @param owner the owner
      * @param link the link
+     * @param engineWork where what may have to wait for the engine is done
      */
-    public synchronized void unlink(Owner owner, Link link) {
-        owners.values().remove(owner);
-        waiting.remove(owner);
-        withMailbox.remove(owner);
-        link.close();
+    public void unlink(Owner owner, Link link, Executor engineWork) {
+        synchronized (this) {
+            owners.values().remove(owner);
+            waiting.remove(owner);
+            withMailbox.remove(owner);
+        }
+        link.end();
+        engineWork.execute(link::close);
     }
 
     /** @param owner must be called by the hub's thread soon. */

@@ -53,6 +53,7 @@ public final class Link implements AutoCloseable {
     private long sent;
     private long done;
     private String failure;
+    private boolean isEnded;
     private boolean isClosed;
 
     /**
@@ -155,7 +156,7 @@ public final class Link implements AutoCloseable {
      * @throws IOException the link is broken
      */
     public synchronized void send(ByteBuffer... buffers) throws IOException {
-        if (isClosed) {
+        if (isEnded) {
             return;
         }
         for (ByteBuffer buffer : buffers) {
@@ -177,7 +178,7 @@ public final class Link implements AutoCloseable {
             return post();
         }
         reap();
-        while (!isClosed && !backlog.isEmpty()) {
+        while (!isEnded && !backlog.isEmpty()) {
             if (sent - done == depth) {
                 sends.requestNotify(false);
                 reap();
@@ -213,7 +214,7 @@ public final class Link implements AutoCloseable {
     private boolean post() throws IOException {
         checkWhole();
         try {
-            while (!isClosed && !backlog.isEmpty()) {
+            while (!isEnded && !backlog.isEmpty()) {
                 if (!mailbox.hasRoom()) {
                     return false;
                 }
@@ -236,7 +237,7 @@ public final class Link implements AutoCloseable {
     }
 
     private void reap() throws IOException {
-        while (!isClosed && sends.poll(completion)) {
+        while (!isEnded && sends.poll(completion)) {
             if (!completion.isSuccess() && failure == null) {
                 failure = "a SEND ended with " + completion.status();
             }
@@ -255,11 +256,11 @@ public final class Link implements AutoCloseable {
         if (!flush()) {
             return false;
         }
-        if (sent != done && !isClosed) {
+        if (sent != done && !isEnded) {
             sends.requestNotify(false);
             reap();
         }
-        return sent == done || isClosed;
+        return sent == done || isEnded;
     }
 
     /** @return whether it has to wait for room before it can send more. */
@@ -277,7 +278,7 @@ public final class Link implements AutoCloseable {
      * @throws IOException the peer has sent nonsense
      */
     public synchronized void take(long wrId, int length, FrameReader reader, Queue<ByteBuffer> frames) throws IOException {
-        if (isClosed) {
+        if (isEnded) {
             return;
         }
         int slot = (int) (wrId % DEPTH_MAX);
@@ -304,7 +305,7 @@ public final class Link implements AutoCloseable {
      * @throws IOException the peer has sent nonsense
      */
     public synchronized boolean takeMail(FrameReader reader, Queue<ByteBuffer> frames) throws IOException {
-        if (isClosed || !hasMail()) {
+        if (isEnded || !hasMail()) {
             return false;
         }
         reader.take(mailbox.incoming(), frames);
@@ -312,14 +313,20 @@ public final class Link implements AutoCloseable {
         return true;
     }
 
+    /** Nothing is sent or taken any more; {@link #close} must follow. */
+    public synchronized void end() {
+        isEnded = true;
+        backlog.clear();
+    }
+
     /** Ends the link; bytes that the peer has not received are lost. */
     @Override
     public synchronized void close() {
+        end();
         if (isClosed) {
             return;
         }
         isClosed = true;
-        backlog.clear();
         Device.close(qp, sends, memory, arena, mailbox);
     }
 }

@@ -24,7 +24,22 @@ public final class Settings {
      */
     public static final String READS = "highwire.zookeeper.reads";
 
+    /** Whether a client takes TCP where there are no queue pairs; 0 has it lose the connection instead. */
+    public static final String FALLBACK = "highwire.zookeeper.fallback";
+    /** Seconds after which a client that took TCP looks whether there are queue pairs now. */
+    public static final String RETRY = "highwire.zookeeper.retry";
+
     private Settings() {}
+
+    /** @return whether a client may take TCP. */
+    public static boolean fallback() {
+        return number(FALLBACK, 1, 0, 1) == 1;
+    }
+
+    /** @return how long a client keeps to TCP before it looks again. */
+    public static Duration retry() {
+        return Duration.ofSeconds(number(RETRY, 30, 1, 1_000_000));
+    }
 
     /** @return bytes of one SEND and of each receive. */
     public static int segment() {

@@ -83,7 +83,8 @@ class FaultsTest {
             });
             assertEquals(KeeperException.Code.CONNECTIONLOSS, lost.code());
             assertNotNull(plain.exists("/kept", false), "clients over TCP need no engine");
-            Server.until("the end of the broken connection", () -> server.connections() == 1);
+            Server.until("its return over TCP", () -> client.getState().isConnected() && server.connections() == 2);
+            assertNotNull(client.exists("/kept", false));
             try (Engine second = Engine.start()) {
                 Server.until("its return", () -> client.getState().isConnected());
                 assertNotNull(client.exists("/kept", false));
@@ -104,23 +105,37 @@ class FaultsTest {
                 while (!link.greet(100)) { }
             });
             assertTrue(why.getMessage().contains("highwire serve"), why.getMessage());
+            ZooKeeper client = server.client(Server.QUEUE_PAIRS);
+            assertNotNull(client.exists("/", false), "it has taken TCP");
+            client.close();
+            server.client(Server.TCP).close();
+            assertLost(server);
+        }
+    }
+
+    /** A client that is to have queue pairs or nothing has nothing. */
+    private static void assertLost(Server server) throws Exception {
+        System.setProperty(Settings.FALLBACK, "0");
+        try {
             ZooKeeper client = Server.unconnected(server.address(), Server.QUEUE_PAIRS, Server.SESSION_MILLIS, event -> {});
             assertThrows(KeeperException.ConnectionLossException.class, () -> client.exists("/", false));
             client.close();
-            server.client(Server.TCP).close();
+        } finally {
+            System.clearProperty(Settings.FALLBACK);
         }
     }
 
     @Test
-    void aServerWithoutHighwireIsALostConnection() throws Exception {
+    void aServerWithoutHighwireIsALostConnectionForWhoeverWantsNoTcp() throws Exception {
         try (Engine engine = Engine.start(); Server server = Server.start(Server.STOCK_FACTORY)) {
             try (ClientLink link = ClientLink.connect(new InetSocketAddress("127.0.0.1", server.port()), anyFrames())) {
                 assertThrows(IOException.class, () -> {
                     while (!link.greet(100)) { }
                 });
             }
-            ZooKeeper client = Server.unconnected(server.address(), Server.QUEUE_PAIRS, Server.SESSION_MILLIS, event -> {});
-            assertThrows(KeeperException.ConnectionLossException.class, () -> client.exists("/", false));
+            assertLost(server);
+            ZooKeeper client = server.client(Server.QUEUE_PAIRS);
+            assertNotNull(client.exists("/", false), "others take TCP");
             client.close();
             server.client(Server.TCP).close();
         }

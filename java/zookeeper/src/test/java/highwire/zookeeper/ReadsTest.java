@@ -260,6 +260,21 @@ class ReadsTest {
         assertEquals(1, queued.get());
     }
 
+    /** A session that has moved to another server is that one's: this one answers no read of it, at once or otherwise. */
+    @Test
+    void aSessionThatHasMovedIsNotServed() throws Exception {
+        ZooKeeper client = client();
+        client.create("/read", number(7), Ids.OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
+        assertNotNull(client.exists("/read", false));
+        int before = queued.get();
+        assertNotNull(client.exists("/read", false));
+        assertEquals(before, queued.get(), "reads are answered at once");
+        inner.getSessionTracker().setOwner(client.getSessionId(), new Object());
+        KeeperException thrown = assertThrows(KeeperException.class, () -> client.exists("/read", false));
+        assertEquals(before + 1, queued.get(), "it went to ZooKeeper's threads, which know what to say");
+        assertTrue(thrown.code() == KeeperException.Code.SESSIONMOVED || thrown.code() == KeeperException.Code.CONNECTIONLOSS, thrown::toString);
+    }
+
     private static boolean waitsFor(Thread thread, Object monitor) {
         ThreadInfo info = ManagementFactory.getThreadMXBean().getThreadInfo(thread.threadId());
         return info != null && info.getLockInfo() != null && info.getLockInfo().getIdentityHashCode() == System.identityHashCode(monitor);

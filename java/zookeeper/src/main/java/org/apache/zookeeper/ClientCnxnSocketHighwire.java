@@ -1,7 +1,9 @@
 package org.apache.zookeeper;
 
 import highwire.zookeeper.ClientLink;
+import highwire.zookeeper.Fallback;
 import highwire.zookeeper.FrameReader;
+import highwire.zookeeper.Settings;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
@@ -20,18 +22,25 @@ import org.slf4j.LoggerFactory;
 /**
  * ZooKeeper's client over a queue pair: {@code zookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketHighwire}. A caller sends its own request, so that it costs no
  * hand-over to the SendThread; it looks for its answer a while, so that that costs no hand-over back. The SendThread does the rest.
+ *
+ * <p>Where there are no queue pairs, at the server or here, the superclass connects over TCP instead. {@link Fallback} remembers the server, and says when to come back.
  */
-public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
+public final class ClientCnxnSocketHighwire extends ClientCnxnSocketNIO {
     private static final Logger LOG = LoggerFactory.getLogger(ClientCnxnSocketHighwire.class);
     /** As ZooKeeper's own: a client that lost its server does not come back at once. */
     private static final int PAUSE_MILLIS = 100;
 
     private final int maxLength;
+    /** Null for a client that is to have queue pairs or nothing. */
+    private final Fallback fallback;
+    /** Whether the superclass has the connection. */
+    private volatile boolean isTcp;
+    private InetSocketAddress server;
     /** Null while there is no connection. */
     private volatile ClientLink link;
     /** The first packet of a connection was sent; the others wait for its answer. */
     private boolean isPrimed;
-    private boolean isOpen;
+    private volatile boolean isOpen;
     /** Held by the thread that sends: packets are pending in the order in which they went out. */
     private final ReentrantLock sending = new ReentrantLock();
     /**
@@ -50,14 +59,19 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
      * @throws IOException a property is no number
      */
     public ClientCnxnSocketHighwire(ZKClientConfig config) throws IOException {
-        this.clientConfig = config;
-        initProperties();
+        super(config);
+        fallback = Settings.fallback() ? new Fallback() : null;
         maxLength = config.getInt(ZKConfig.JUTE_MAXBUFFER, ZKClientConfig.CLIENT_MAX_PACKET_LENGTH_DEFAULT);
+    }
+
+    /** Whether there is a connection that is none over TCP. */
+    boolean isOverQueuePairs() {
+        return !isTcp && isOpen && link != null;
     }
 
     @Override
     boolean isConnected() {
-        return link != null;
+        return isTcp ? super.isConnected() : link != null;
     }
 
     @Override
@@ -65,6 +79,12 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
         initialized = false;
         isPrimed = false;
         isOpen = false;
+        server = address;
+        isTcp = fallback != null && fallback.isForTcp(address);
+        if (isTcp) {
+            super.connect(address);
+            return;
+        }
         link = ClientLink.connect(address, new FrameReader(length -> {
             if (length < 0 || length > maxLength) {
                 throw new IOException("Packet len " + length + " is out of range!");
@@ -74,11 +94,26 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
 
     @Override
     void doTransport(int timeout, Queue<Packet> pendingQueue, ClientCnxn cnxn) throws IOException, InterruptedException {
+        if (isTcp) {
+            if (fallback.isToComeBack(server) && outgoingQueue.isEmpty() && isIdle(pendingQueue)) {
+                throw new EndOfStreamException("There are queue pairs at " + server + " again, so the connection over TCP ends");
+            }
+            super.doTransport(timeout, pendingQueue, cnxn);
+            return;
+        }
         ClientLink on = link;
         if (!isOpen) {
-            isOpen = on.greet(timeout);
+            try {
+                isOpen = on.greet(timeout);
+            } catch (IOException | IllegalStateException e) {
+                takeTcp(on, e);
+                return;
+            }
             updateNow();
             if (isOpen) {
+                if (fallback != null) {
+                    fallback.works(server);
+                }
                 updateLastSendAndHeard();
                 sendThread.primeConnection();
             }
@@ -107,6 +142,24 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
         } finally {
             sending.unlock();
         }
+    }
+
+    private static boolean isIdle(Queue<Packet> pendingQueue) {
+        synchronized (pendingQueue) {
+            return pendingQueue.isEmpty();
+        }
+    }
+
+    /** There are no queue pairs: goes on over TCP, if the server is there. */
+    private void takeTcp(ClientLink had, Exception reason) throws IOException {
+        if (fallback == null || !had.isConnected()) {
+            throw reason instanceof IOException known ? known : new IOException(reason);
+        }
+        fallback.fails(server, reason.getMessage());
+        link = null;
+        had.close();
+        isTcp = true;
+        super.connect(server);
     }
 
     /** Holding the lock. */
@@ -209,6 +262,10 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
 
     @Override
     void sendPacket(Packet packet) throws IOException {
+        if (isTcp) {
+            super.sendPacket(packet);
+            return;
+        }
         packet.createBB();
         link.send(packet.bb);
     }
@@ -218,8 +275,16 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
         sending.lock();
         pending = null;
         sending.unlock();
+        if (isTcp) {
+            super.cleanup();
+            return;
+        }
         ClientLink had = link;
         if (had != null) {
+            if (fallback != null && !isOpen && had.isConnected()) {
+                // A server that takes connections and says nothing.
+                fallback.fails(server, "it has not answered the greeting");
+            }
             had.close();
         }
         try {
@@ -236,10 +301,16 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
         if (had != null) {
             had.close();
         }
+        // Its selector.
+        super.close();
     }
 
     @Override
     void packetAdded() {
+        if (isTcp) {
+            super.packetAdded();
+            return;
+        }
         ClientLink on = link;
         if (on == null) {
             return;
@@ -270,16 +341,25 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
 
     @Override
     void onClosing() {
+        super.onClosing();
         wakeup();
     }
 
     @Override
     void saslCompleted() {
+        if (isTcp) {
+            super.saslCompleted();
+            return;
+        }
         wakeup();
     }
 
     @Override
-    void connectionPrimed() {}
+    void connectionPrimed() {
+        if (isTcp) {
+            super.connectionPrimed();
+        }
+    }
 
     private void wakeup() {
         ClientLink on = link;
@@ -290,18 +370,28 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
 
     @Override
     SocketAddress getRemoteSocketAddress() {
+        if (isTcp) {
+            return super.getRemoteSocketAddress();
+        }
         ClientLink on = link;
         return on == null ? null : on.remoteAddress();
     }
 
     @Override
     SocketAddress getLocalSocketAddress() {
+        if (isTcp) {
+            return super.getLocalSocketAddress();
+        }
         ClientLink on = link;
         return on == null ? null : on.localAddress();
     }
 
     @Override
-    void testableCloseSocket() {
+    void testableCloseSocket() throws IOException {
+        if (isTcp) {
+            super.testableCloseSocket();
+            return;
+        }
         ClientLink on = link;
         if (on != null) {
             on.hangUp();

@@ -28,6 +28,8 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
     private enum Kind {
         UNKNOWN,
         GREETING,
+        /** Another thread makes the link: an engine that is silent must not keep this one from clients over TCP. */
+        CONNECTING,
         TCP,
         LINK
     }
@@ -68,6 +70,7 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
             case TCP -> super.doIO(key);
             case GREETING -> greet();
             case LINK -> lookForTheEnd();
+            case CONNECTING -> lookWhileConnecting();
             case UNKNOWN -> { }
         }
     }
@@ -94,9 +97,38 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
         try {
             String introduction = greeting.read(socket);
             if (introduction != null) {
-                connect(introduction);
+                kind = Kind.CONNECTING;
+                factory.engineWork(() -> answer(introduction));
             }
         } catch (IOException | IllegalArgumentException e) {
+            refuse(e);
+        }
+    }
+
+    private void answer(String introduction) {
+        try {
+            if (!isClosed.get()) {
+                connect(introduction);
+            }
+        } catch (IOException | RuntimeException e) {
+            refuse(e);
+        }
+    }
+
+    /** Before there is a link: the end, or bytes that nobody expects. */
+    private void lookWhileConnecting() {
+        try {
+            if (socket.read(ByteBuffer.allocate(1)) == 0) {
+                return;
+            }
+        } catch (IOException e) {
+            LOG.debug("The connection broke", e);
+        }
+        close(DisconnectReason.UNABLE_TO_READ_FROM_CLIENT);
+    }
+
+    private void refuse(Exception e) {
+        if (!isClosed.get()) {
             LOG.warn("No queue pair for the client at {}: {}", socket.socket().getRemoteSocketAddress(), e.getMessage());
             try {
                 Greeting.refuse(socket, String.valueOf(e.getMessage()));
@@ -116,7 +148,7 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
         try {
             made.connect(introduction);
         } catch (IOException e) {
-            hub.unlink(this, made);
+            hub.unlink(this, made, Runnable::run);
             throw e;
         }
         link = made;
@@ -127,7 +159,7 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
         Greeting.introduce(socket, made.introduction());
         if (isClosed.get()) {
             // Closed meanwhile, when no link could be seen.
-            hub.unlink(this, made);
+            hub.unlink(this, made, Runnable::run);
         }
     }
 
@@ -330,7 +362,7 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
      */
     @Override
     public int getInterestOps() {
-        return kind == Kind.LINK ? isSelectable() ? SelectionKey.OP_READ : 0 : super.getInterestOps();
+        return kind == Kind.LINK || kind == Kind.CONNECTING ? isSelectable() ? SelectionKey.OP_READ : 0 : super.getInterestOps();
     }
 
     @Override
@@ -339,7 +371,7 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
         super.close(reason);
         Link had = link;
         if (had != null) {
-            hub.unlink(this, had);
+            hub.unlink(this, had, factory::engineWork);
         }
     }
 }

@@ -6,6 +6,9 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.SocketChannel;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
 
 /**
  * Takes clients over queue pairs and clients over TCP on one port: {@code zookeeper.serverCnxnFactory=org.apache.zookeeper.server.HighwireServerCnxnFactory}.
@@ -14,7 +17,12 @@ import java.nio.channels.SocketChannel;
  * TCP connection stays as a sign of life; ZooKeeper's own factory serves all others.
  */
 public final class HighwireServerCnxnFactory extends NIOServerCnxnFactory {
+    private static final int WAITING_MAX = 1 << 16;
+
     private Hub hub;
+    /** Whatever may have to wait for the engine: making links and closing them, in the order in which it is asked for. */
+    private ThreadPoolExecutor engineWork;
+    private boolean isShutDown;
 
     /** Made by ZooKeeper, by name. */
     public HighwireServerCnxnFactory() {}
@@ -43,9 +51,46 @@ public final class HighwireServerCnxnFactory extends NIOServerCnxnFactory {
         return hub;
     }
 
+    /** Has a thread of its own do it; where the server is shut down, this one. */
+    void engineWork(Runnable work) {
+        ThreadPoolExecutor executor;
+        synchronized (this) {
+            if (engineWork == null && !isShutDown) {
+                engineWork = new ThreadPoolExecutor(1, 1, 1, TimeUnit.SECONDS, new LinkedBlockingQueue<>(WAITING_MAX),
+                        Thread.ofPlatform().daemon().name("highwire-zookeeper-engine").factory(), (late, over) -> late.run());
+                engineWork.allowCoreThreadTimeOut(true);
+            }
+            executor = engineWork;
+        }
+        if (executor == null || executor.isShutdown()) {
+            work.run();
+        } else {
+            executor.execute(work);
+        }
+    }
+
+    /** What was begun ends before the hub does. */
+    private void endEngineWork() {
+        ThreadPoolExecutor executor;
+        synchronized (this) {
+            isShutDown = true;
+            executor = engineWork;
+            engineWork = null;
+        }
+        if (executor != null) {
+            executor.shutdown();
+            try {
+                executor.awaitTermination(Long.MAX_VALUE, TimeUnit.NANOSECONDS);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
     @Override
     public void shutdown() {
         super.shutdown();
+        endEngineWork();
         synchronized (this) {
             if (hub != null) {
                 hub.close();
