@@ -31,10 +31,22 @@ public final class Device {
         synchronized (OPEN) {
             Context open = OPEN.get(door);
             if (open == null || !open.valid()) {
+                close(open);
                 open = Context.open(door, PATIENCE);
                 OPEN.put(door, open);
             }
             return open;
+        }
+    }
+
+    /** What endpoints still have of a context whose engine has ended keeps it open until they are closed and it is collected. */
+    private static void close(Context ended) {
+        try {
+            if (ended != null) {
+                ended.close();
+            }
+        } catch (VerbsException e) {
+            OPEN.values().remove(ended);
         }
     }
 }

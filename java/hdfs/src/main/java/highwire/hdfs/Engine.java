@@ -29,6 +29,7 @@ public final class Engine {
                 throw silent;
             }
             try {
+                close(current);
                 current = Context.open();
             } catch (EngineTimeoutException e) {
                 silent = e;
@@ -37,5 +38,16 @@ public final class Engine {
             }
         }
         return current;
+    }
+
+    /** Sessions that have not noticed yet that their engine has ended keep its context until they are closed and it is collected. */
+    private static void close(Context ended) {
+        try {
+            if (ended != null) {
+                ended.close();
+            }
+        } catch (VerbsException e) {
+            current = null;
+        }
     }
 }
