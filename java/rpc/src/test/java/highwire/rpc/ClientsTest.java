@@ -55,7 +55,8 @@ class ClientsTest {
             List<Socket> silent = new ArrayList<>();
             try {
                 for (int i = 0; i < 3 * RpcServer.GREETINGS_MAX; i++) {
-                    silent.add(new Socket(server.address().getAddress(), server.address().getPort()));
+                    silent.add(new Socket());
+                    silent.getLast().connect(server.address(), (int) PATIENCE.toMillis());
                     if (i % 2 == 0) {
                         // Not silent, but no line either.
                         silent.getLast().getOutputStream().write('x');
