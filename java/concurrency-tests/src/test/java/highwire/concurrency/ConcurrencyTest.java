@@ -7,9 +7,12 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 
 /** jcstress, briefly: nothing forbidden is seen, and every planted defect is. `cargo xtask stress` runs it at length. */
+@Timeout(value = 1, unit = TimeUnit.HOURS)
 class ConcurrencyTest {
     private static final String[] PLANTED = {
         "highwire.verbs.PlantedDefects.DoorbellWithoutFence",
