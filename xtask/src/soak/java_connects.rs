@@ -1,7 +1,9 @@
 //! Connections of jvRPC, in both modes, some of which fail. The program is `ConnectSoak` of `java/rpc`, whose test is the
 //! short form.
 
+use std::fs::DirBuilder;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::DirBuilderExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -43,7 +45,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
     // A registry of its own, so that its files can be counted.
     let folder = std::path::PathBuf::from(format!("/dev/shm/highwire-soak-{}", std::process::id()));
-    std::fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+    DirBuilder::new().mode(0o700).create(&folder).with_context(|| folder.display().to_string())?;
     let result = soak(args.connects, &home, &folder);
     let _ = std::fs::remove_dir_all(&folder);
     result
