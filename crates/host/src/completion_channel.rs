@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A completion channel. Clones are the same channel; it lives as long as a queue that reports to it.
 ///
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// use highwire_host::verbs::{Operation, RecvWr, SendWr, Service};
 /// use highwire_host::{ChannelTarget, CompletionQueueConfig, ConnectOptions, Device, DeviceConfig};
 /// use highwire_host::{QueuePairConfig, WaitFor};
-/// use std::time::Duration;
+/// use std::time::{Duration, Instant};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let device = Device::open(&DeviceConfig::default())?;
@@ -99,9 +99,9 @@ impl CompletionChannel {
 
     /// The same, waiting for one; for ever without a `timeout`.
     pub fn event(&self, timeout: Option<Duration>) -> Option<u64> {
-        let deadline = timeout.and_then(|timeout| std::time::Instant::now().checked_add(timeout));
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(std::time::Instant::now()));
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if let Ok(event) = self.event_or_signal(left) {
                 return event;
             }
@@ -125,9 +125,22 @@ impl CompletionChannel {
     /// # Errors
     /// That has happened.
     pub fn event_or_signal(&self, timeout: Option<Duration>) -> Result<Option<u64>, Interrupted> {
+        self.event_or(&|| false, timeout)
+    }
+
+    /// The same, or until `is_over`, for what other threads of the program do. They make it true, and then call
+    /// [`wake_all`](Self::wake_all).
+    ///
+    /// # Errors
+    /// A signal was handled during a sleep.
+    pub fn event_or(
+        &self,
+        is_over: &dyn Fn() -> bool,
+        timeout: Option<Duration>,
+    ) -> Result<Option<u64>, Interrupted> {
         let events = &self.reports.events;
         if self.device.engine == Engine::Inline {
-            return Ok(events.wait(timeout));
+            return Ok(self.event_inline(is_over, timeout));
         }
         let blocked = events.block();
         let found = Cell::new(None);
@@ -135,7 +148,7 @@ impl CompletionChannel {
             if found.get().is_none() {
                 found.set(events.pop());
             }
-            found.get().is_some()
+            found.get().is_some() || is_over()
         };
         let outcome = self.device.waiting.wait(&self.device, &self.reports.sleepers, &is_over, timeout);
         drop(blocked);
@@ -144,6 +157,24 @@ impl CompletionChannel {
             (None, Outcome::Interrupted) => Err(Interrupted),
             (found, _) => Ok(found),
         }
+    }
+
+    /// Without a thread of the device that could be woken, a thread looks at `is_over` again after a while.
+    fn event_inline(&self, is_over: &dyn Fn() -> bool, timeout: Option<Duration>) -> Option<u64> {
+        const LOOK_AGAIN: Duration = Duration::from_millis(1);
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let event = self.reports.events.wait(Some(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN))));
+            if event.is_some() || is_over() || left.is_some_and(|left| left.is_zero()) {
+                return event;
+            }
+        }
+    }
+
+    /// Lets every thread that waits in [`event_or`](Self::event_or) look whether its wait is over.
+    pub fn wake_all(&self) {
+        self.reports.sleepers.wake_all();
     }
 }
 

@@ -100,6 +100,15 @@ impl EventQueue {
         self.events.wait(timeout)
     }
 
+    /// The same as `read` on the [descriptor](Self::fd) has it: no wait where that is non-blocking, and a signal whose
+    /// handler was installed without `SA_RESTART` ends it.
+    ///
+    /// # Errors
+    /// EAGAIN, EINTR.
+    pub fn next_as_read(&self) -> io::Result<TaggedEvent> {
+        self.events.wait_as_read()
+    }
+
     /// Adds an event, as the engine does.
     pub fn push(&self, event: TaggedEvent) {
         self.events.push(event);

@@ -26,6 +26,8 @@ struct State<T> {
     entries: VecDeque<T>,
     /// The descriptor's count.
     signalled: usize,
+    /// Of the count, what threads in [`wait_as_read`](PollableQueue::wait_as_read) have read, and not yet noted.
+    read: usize,
     /// Threads that take entries without the descriptor.
     blocked: usize,
 }
@@ -38,7 +40,7 @@ pub(crate) struct Blocked<'a, T> {
 
 impl<T> PollableQueue<T> {
     pub(crate) fn new(max: usize) -> io::Result<PollableQueue<T>> {
-        let state = State { entries: VecDeque::new(), signalled: 0, blocked: 0 };
+        let state = State { entries: VecDeque::new(), signalled: 0, read: 0, blocked: 0 };
         Ok(PollableQueue { state: Mutex::new(state), event: EventFd::counting()?, max })
     }
 
@@ -70,7 +72,9 @@ impl<T> PollableQueue<T> {
     /// Makes the descriptor tell of every entry that no blocked thread is about to take, and of none that is gone.
     fn settle(&self, state: &mut State<T>) {
         while state.signalled > state.entries.len() {
-            self.event.take_one();
+            if !self.event.take_one() {
+                state.read += 1;
+            }
             state.signalled -= 1;
         }
         while state.entries.len() > state.signalled + state.blocked {
@@ -91,6 +95,31 @@ impl<T> PollableQueue<T> {
                 return None;
             }
             sys::wait_readable(&[self.event.fd()], left.map(Duration::from));
+        }
+    }
+
+    /// Takes the oldest entry as `read` on the descriptor would: only the kernel knows whether a signal's handler was to
+    /// end the call, so this thread sleeps in its `read`.
+    ///
+    /// # Errors
+    /// EINTR for a signal, EAGAIN if there is no entry and the descriptor is non-blocking.
+    pub(crate) fn wait_as_read(&self) -> io::Result<T> {
+        loop {
+            if let Some(entry) = self.pop() {
+                return Ok(entry);
+            }
+            self.event.read()?;
+            let mut state = self.lock();
+            match state.read {
+                // Another thread has taken the entry, and found that its count was read already.
+                1.. => state.read -= 1,
+                _ => state.signalled = state.signalled.saturating_sub(1),
+            }
+            let entry = state.entries.pop_front();
+            self.settle(&mut state);
+            if let Some(entry) = entry {
+                return Ok(entry);
+            }
         }
     }
 
@@ -158,6 +187,35 @@ mod tests {
         drop(second);
         assert!(is_readable(&queue), "it left without taking it");
         assert_eq!((queue.pop(), is_readable(&queue)), (Some(3), false));
+    }
+
+    #[test]
+    fn threads_that_read_share_the_count_with_those_that_do_not() {
+        let queue = PollableQueue::new(usize::MAX).expect("an eventfd");
+        let (entries, threads) = (2_000, 4);
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..threads)
+                .map(|_| {
+                    let take = || {
+                        (0..entries / threads).map(|_| queue.wait_as_read().expect("no signal")).sum::<u64>()
+                    };
+                    scope.spawn(take)
+                })
+                .collect();
+            (0..entries as u64).for_each(|n| {
+                queue.push(n);
+                // One that only looks takes an entry away below the readers, now and then.
+                if let Some(entry) = (n % 3 == 0).then(|| queue.pop()).flatten() {
+                    queue.push(entry);
+                }
+            });
+            let sum: u64 = readers.into_iter().map(|reader| reader.join().expect("no panic")).sum();
+            assert_eq!(sum, (0..entries as u64).sum());
+        });
+        let state = queue.lock();
+        assert_eq!((state.signalled, state.read, state.entries.len()), (0, 0, 0));
+        drop(state);
+        assert!(!is_readable(&queue));
     }
 
     #[test]

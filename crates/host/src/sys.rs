@@ -90,11 +90,20 @@ impl EventFd {
         Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Takes one off the count, unless an application has wrongly read it already.
-    pub(crate) fn take_one(&self) {
-        if wait_readable(&[self.fd()], Some(Duration::ZERO)) {
-            self.clear();
-        }
+    /// Takes one off the count; false if a reader has done so already.
+    pub(crate) fn take_one(&self) -> bool {
+        let mut value = 0u64;
+        let vector = libc::iovec { iov_base: std::ptr::from_mut(&mut value).cast(), iov_len: 8 };
+        // SAFETY: there is room for eight bytes. The call does not wait, whatever the descriptor's mode.
+        unsafe { libc::preadv2(self.0.as_raw_fd(), &raw const vector, 1, -1, libc::RWF_NOWAIT) == 8 }
+    }
+
+    /// Takes one off the count; waits for it where the descriptor blocks.
+    pub(crate) fn read(&self) -> io::Result<()> {
+        let mut value = 0u64;
+        // SAFETY: there is room for eight bytes.
+        let read = unsafe { libc::read(self.0.as_raw_fd(), std::ptr::from_mut(&mut value).cast(), 8) };
+        if read == 8 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Makes it readable.

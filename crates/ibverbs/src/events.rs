@@ -14,7 +14,6 @@ use highwire_verbs::AsyncEvent;
 use std::cell::UnsafeCell;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// Events that were handed out and those that were acknowledged. An object is not destroyed before they are as many.
 #[derive(Debug, Default)]
@@ -118,26 +117,12 @@ fn next_event(channel: &CompletionChannel) -> Result<u64, c_int> {
     channel.event_or_signal(None).ok().flatten().ok_or(libc::EINTR)
 }
 
-/// Waits on a channel as a thread in `ibv_get_cq_event` does, for at most a given time, and takes the event.
-/// Returns whether there was one.
+/// The channel behind C's structure.
 ///
 /// # Errors
-/// EINTR for a signal, EINVAL for a channel that is gone.
-pub(crate) fn pass_event(channel: *mut ibv_comp_channel, longest: Duration) -> Result<bool, c_int> {
-    let channel = registry::find::<Channel>(channel)?;
-    channel.host.event_or_signal(Some(longest)).map(|event| event.is_some()).map_err(|_| libc::EINTR)
-}
-
-/// Waits as `read` on the descriptor would: not at all if it is non-blocking, and a signal ends it.
-fn wait_readable(fd: c_int) -> Result<(), c_int> {
-    may_wait(fd)?;
-    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // SAFETY: one entry, and its count.
-    match unsafe { libc::poll(&mut poll, 1, -1) } {
-        -1 => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),
-        _ if poll.revents & libc::POLLNVAL != 0 => Err(libc::EBADF),
-        _ => Ok(()),
-    }
+/// EINVAL for one that is gone.
+pub(crate) fn host_channel(channel: *mut ibv_comp_channel) -> Result<CompletionChannel, c_int> {
+    Ok(registry::find::<Channel>(channel)?.host.clone())
 }
 
 c_api! {
@@ -207,10 +192,8 @@ c_api! {
         let run = || {
             let context = registry::find::<Context>(context)?;
             loop {
-                let Some(next) = context.events.try_next() else {
-                    wait_readable(context.events.fd().as_raw_fd())?;
-                    continue;
-                };
+                let next = context.events.next_as_read();
+                let next = next.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
                 if let Some(found) = to_c(next.event, next.tag) {
                     if !event.is_null() {
                         unsafe { event.write(found) };

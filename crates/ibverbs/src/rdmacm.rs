@@ -10,7 +10,7 @@ mod address;
 mod addrinfo;
 mod asked;
 mod attributes;
-mod channel;
+pub(crate) mod channel;
 mod connect;
 mod deliver;
 mod endpoint;

@@ -4,11 +4,15 @@
 //! rdma-core's rsockets as well. Datagram sockets are the kernel's, because over RDMA they offer no more than
 //! UDP does. The calls use connection management and verbs as any program would.
 
+mod attendant;
 mod c;
 mod calls;
+mod changes;
+mod ending;
 mod epoll;
 mod flow;
 mod iomap;
+mod listening;
 mod mapped;
 mod memory;
 mod options;

@@ -28,7 +28,12 @@ pub(super) struct Channel {
     /// returned.
     fd: Arc<OwnedFd>,
     queue: VecDeque<Pending>,
+    /// Called for each event, with connection management locked.
+    observer: Option<Observer>,
 }
+
+/// What is told of each event of a channel.
+pub(crate) type Observer = Box<dyn Fn() + Send>;
 
 /// A channel that was destroyed.
 pub(super) struct Gone {
@@ -74,7 +79,7 @@ impl Channel {
     pub(super) fn create(world: &mut World) -> Result<usize, c_int> {
         let fd = eventfd::new(libc::EFD_SEMAPHORE)?;
         let c = Box::into_raw(Box::new(rdma_event_channel { fd: fd.as_raw_fd() })) as usize;
-        world.channels.insert(c, Channel { fd: Arc::new(fd), queue: VecDeque::new() });
+        world.channels.insert(c, Channel { fd: Arc::new(fd), queue: VecDeque::new(), observer: None });
         Ok(c)
     }
 
@@ -97,6 +102,24 @@ impl Channel {
     fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
+
+    fn add(&mut self, pending: Pending) {
+        self.queue.push_back(pending);
+        eventfd::add(self.fd(), 1);
+        if let Some(observer) = &self.observer {
+            observer();
+        }
+    }
+}
+
+/// Has `observer` told of each event that comes to a channel from now on.
+///
+/// # Errors
+/// EINVAL if there is no such channel.
+pub(crate) fn observe(channel: *mut rdma_event_channel, observer: Observer) -> Result<(), c_int> {
+    let mut world = hub()?.lock();
+    world.channels.get_mut(&(channel as usize)).ok_or(libc::EINVAL)?.observer = Some(observer);
+    Ok(())
 }
 
 /// Queues an event about `id` on its channel.
@@ -105,8 +128,7 @@ pub(super) fn push(world: &mut World, id: usize, what: What, status: c_int) {
         return deliver::give_up(world, &what);
     };
     if let Some(channel) = world.channels.get_mut(&channel) {
-        channel.queue.push_back(Pending { id, what, status });
-        eventfd::add(channel.fd(), 1);
+        channel.add(Pending { id, what, status });
     }
 }
 
@@ -122,10 +144,7 @@ pub(super) fn discard(world: &mut World, id: usize) {
 pub(super) fn hand_over(world: &mut World, id: usize, from: usize, to: usize) {
     let moved = extract(world, id, from);
     if let Some(channel) = world.channels.get_mut(&to) {
-        for pending in moved {
-            channel.queue.push_back(pending);
-            eventfd::add(channel.fd(), 1);
-        }
+        moved.into_iter().for_each(|pending| channel.add(pending));
     }
 }
 

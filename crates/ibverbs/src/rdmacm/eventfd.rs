@@ -25,7 +25,7 @@ pub(crate) fn add(fd: RawFd, count: u64) {
 ///
 /// # Errors
 /// EAGAIN, EINTR, or what else reading says.
-pub(super) fn take(fd: RawFd) -> Result<(), c_int> {
+pub(crate) fn take(fd: RawFd) -> Result<(), c_int> {
     let mut count = 0u64;
     // SAFETY: eight bytes are read into a live number.
     let read = unsafe { libc::read(fd, (&raw mut count).cast::<c_void>(), 8) };

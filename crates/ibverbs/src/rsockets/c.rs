@@ -1,6 +1,6 @@
 //! The calls that rsockets make: connection management and verbs, by their C names.
 
-use libc::{c_int, c_uint, c_void, sockaddr};
+use libc::{c_int, c_void, sockaddr};
 
 use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_mr, ibv_pd, ibv_qp_init_attr};
 use crate::rdmacm::abi::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_port_space};
@@ -52,12 +52,6 @@ unsafe extern "C" {
         comp_vector: c_int,
     ) -> *mut ibv_cq;
     pub(super) fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int;
-    pub(super) fn ibv_get_cq_event(
-        channel: *mut ibv_comp_channel,
-        cq: *mut *mut ibv_cq,
-        context: *mut *mut c_void,
-    ) -> c_int;
-    pub(super) fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint);
     pub(super) fn ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int)
     -> *mut ibv_mr;
     pub(super) fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int;

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use libc::{c_int, c_void, off_t, size_t, sockaddr, socklen_t};
 
-use super::socket::{Socket, find, forget, keep, lock, wait};
+use super::ending::{close, shut_down};
+use super::socket::{Patience, Socket, find, keep, lock, wait};
 use super::stream::{State, Stream};
-use super::wire::Message;
-use super::{c, epoll, iomap};
+use super::{attendant, c, iomap};
 use crate::boundary::{c_api, minus_one, set_errno};
 use crate::rdmacm::abi::{RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, rdma_cm_id};
 
@@ -28,7 +28,7 @@ fn open(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int, c_int> {
         libc::SOCK_STREAM if matches!(protocol, 0 | libc::IPPROTO_TCP) => {
             let mut stream = Stream::new()?;
             stream.options.is_nonblocking = flags & libc::SOCK_NONBLOCK != 0;
-            Ok(add(stream))
+            Ok(add(Arc::new(Mutex::new(stream))))
         }
         libc::SOCK_DGRAM if matches!(protocol, 0 | libc::IPPROTO_UDP) => {
             // SAFETY: the call has no preconditions.
@@ -44,9 +44,9 @@ fn open(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int, c_int> {
     }
 }
 
-fn add(stream: Stream) -> c_int {
-    let fd = stream.fd();
-    keep(fd, Socket::Stream(Arc::new(Mutex::new(stream))));
+fn add(stream: Arc<Mutex<Stream>>) -> c_int {
+    let fd = lock(&stream).fd();
+    keep(fd, Socket::Stream(stream));
     fd
 }
 
@@ -58,85 +58,64 @@ fn stream_of(fd: c_int) -> Result<Option<Arc<Mutex<Stream>>>, c_int> {
     })
 }
 
-fn connect(fd: c_int, stream: &Mutex<Stream>, address: *const sockaddr) -> Result<(), c_int> {
-    let may_wait = {
+fn connect(stream: &Arc<Mutex<Stream>>, address: *const sockaddr) -> Result<(), c_int> {
+    let patience = {
         let mut guard = lock(stream);
         guard.progress();
+        let patience = Patience::of(guard.options.is_nonblocking, 0, guard.options.send_timeout);
         match guard.state {
             // SAFETY: as connect(2) describes the address.
             State::Fresh => unsafe { guard.connect(address) }?,
-            State::Connecting => return Err(libc::EALREADY),
+            State::Connecting if patience == Patience::None => return Err(libc::EALREADY),
+            // An earlier call was interrupted: this one waits on, as a kernel's does.
+            State::Connecting => {}
             State::Failed(errno) => return Err(errno),
             _ => return Err(libc::EISCONN),
         }
-        !guard.options.is_nonblocking
+        patience
     };
-    debug_assert!(fd >= 0, "it was found");
-    match wait(stream, may_wait, |stream| stream.state != State::Connecting) {
-        Ok(guard) => match guard.state {
-            State::Failed(errno) => Err(errno),
-            _ => Ok(()),
-        },
-        Err(libc::EAGAIN) => Err(libc::EINPROGRESS),
+    let connected = wait(stream, patience, |stream| stream.state != State::Connecting);
+    match connected.map(|guard| guard.state) {
+        Ok(State::Failed(errno)) => Err(errno),
+        Ok(_) => Ok(()),
+        Err(errno @ (libc::EAGAIN | libc::EINTR)) => {
+            // The connection is made while the program is elsewhere.
+            attendant::attend(stream)?;
+            Err(if errno == libc::EAGAIN { libc::EINPROGRESS } else { errno })
+        }
         Err(errno) => Err(errno),
     }
 }
 
-fn accept(stream: &Mutex<Stream>) -> Result<Stream, c_int> {
-    let may_wait = {
+fn listen(stream: &Arc<Mutex<Stream>>, backlog: c_int) -> Result<(), c_int> {
+    {
+        let mut guard = lock(stream);
+        match guard.state {
+            // SAFETY: the identifier lives as long as the stream.
+            State::Fresh => c::done(unsafe { c::rdma_listen(guard.id, backlog) })?,
+            State::Listening => {}
+            _ => return Err(libc::EINVAL),
+        }
+        guard.listening.set_backlog(backlog);
+        guard.state = State::Listening;
+    }
+    attendant::attend(stream)
+}
+
+fn accept(stream: &Mutex<Stream>) -> Result<Arc<Mutex<Stream>>, c_int> {
+    let patience = {
         let guard = lock(stream);
         if guard.state != State::Listening {
             return Err(libc::EINVAL);
         }
-        !guard.options.is_nonblocking
+        Patience::of(guard.options.is_nonblocking, 0, guard.options.receive_timeout)
     };
-    wait(stream, may_wait, |stream| !stream.requests.is_empty())?.accept()
-}
-
-/// Ends one direction or both, as shutdown(2) has it, and waits until the peer has all.
-fn shut_down(stream: &Mutex<Stream>, how: c_int) -> Result<(), c_int> {
-    let message = {
-        let mut guard = lock(stream);
-        guard.progress();
-        if guard.state != State::Connected {
-            return if matches!(guard.state, State::Ended) { Ok(()) } else { Err(libc::ENOTCONN) };
-        }
-        match how {
-            libc::SHUT_RDWR => {
-                (guard.is_readable, guard.is_writable) = (false, false);
-                Some(Message::Disconnect)
-            }
-            libc::SHUT_WR => {
-                guard.is_writable = false;
-                Some(if guard.is_readable { Message::Shutdown } else { Message::Disconnect })
-            }
-            libc::SHUT_RD => {
-                guard.is_readable = false;
-                (!guard.is_writable).then_some(Message::Disconnect)
-            }
-            _ => return Err(libc::EINVAL),
-        }
-    };
-    if let Some(message) = message {
-        let is_over = |stream: &Stream| stream.state != State::Connected;
-        wait(stream, true, |stream| is_over(stream) || stream.has_control())?.send_end(message);
-        drop(wait(stream, true, |stream| is_over(stream) || stream.is_drained())?);
-    }
-    Ok(())
-}
-
-fn close(fd: c_int) -> Result<(), c_int> {
-    epoll::forget(fd);
-    match forget(fd) {
-        Some(Socket::Stream(stream)) => {
-            // Sent data arrives before the connection ends; on a broken one there is nothing to wait for.
-            let _ = shut_down(&stream, libc::SHUT_RDWR);
-            Ok(())
-        }
-        // SAFETY: the descriptor is the socket's, which other calls no longer find.
-        Some(Socket::Datagram) => c::done(unsafe { libc::close(fd) }),
-        None => epoll::close(fd),
-    }
+    let is_ready = |stream: &Stream| stream.listening.has_ready() || stream.state != State::Listening;
+    let mut guard = wait(stream, patience, is_ready)?;
+    let accepted = guard.listening.take().ok_or(libc::EINVAL)?;
+    // There is room for another request now.
+    guard.progress();
+    Ok(accepted)
 }
 
 /// An address of the identifier, as getsockname(2) hands it out.
@@ -237,21 +216,16 @@ c_api! {
     fn rlisten(socket: c_int, backlog: c_int) -> c_int {
         minus_one((|| {
             let stream = stream_of(socket)?.ok_or(libc::EOPNOTSUPP)?;
-            let mut guard = lock(&stream);
-            if guard.state == State::Listening {
-                return Ok(());
-            }
-            c::done(c::rdma_listen(guard.id, backlog))?;
-            guard.state = State::Listening;
-            Ok(())
+            listen(&stream, backlog)
         })())
     }
 
     fn raccept(socket: c_int, addr: *mut sockaddr, addrlen: *mut socklen_t) -> c_int {
         descriptor((|| {
             let stream = stream_of(socket)?.ok_or(libc::EOPNOTSUPP)?;
-            let fd = add(accept(&stream)?);
-            if !addr.is_null() && let Some(accepted) = stream_of(fd)? {
+            let accepted = accept(&stream)?;
+            let fd = add(Arc::clone(&accepted));
+            if !addr.is_null() {
                 // The connection exists, even if its name cannot be returned.
                 let _ = name(&accepted, (addr, addrlen), true);
             }
@@ -262,7 +236,7 @@ c_api! {
     fn rconnect(socket: c_int, addr: *const sockaddr, addrlen: socklen_t) -> c_int {
         minus_one((|| match stream_of(socket)? {
             Some(_) if addr.is_null() => Err(libc::EFAULT),
-            Some(stream) => connect(socket, &stream, addr),
+            Some(stream) => connect(&stream, addr),
             None => c::done(libc::connect(socket, addr, addrlen)),
         })())
     }
@@ -350,7 +324,7 @@ c_api! {
         let mapped = (|| {
             let stream = stream_of(socket)?.ok_or(libc::ENOTSUP)?;
             // The peer must have said how many mappings it has room for.
-            let mut guard = wait(&stream, true, |stream| stream.state != State::Connecting)?;
+            let mut guard = wait(&stream, Patience::Endless, |stream| stream.state != State::Connecting)?;
             iomap::map(&mut guard, (buf, len), prot, offset)
         })();
         match mapped {

@@ -56,14 +56,20 @@ impl Stream {
         }
     }
 
-    pub(super) fn take_completions(&mut self) {
+    /// Takes completions. Returns whether there were any.
+    pub(super) fn take_completions(&mut self) -> bool {
         const BATCH: usize = 16;
-        let Some(cq) = self.pipe.as_ref().map(|pipe| pipe.cq) else { return };
+        let Some(cq) = self.pipe.as_ref().map(|pipe| pipe.cq) else { return false };
+        let mut has_taken = false;
         loop {
             let mut completions = [ibv_wc::default(); BATCH];
             // SAFETY: the queue is alive, and the array as long as it says.
             let count = unsafe { crate::cq::poll_cq(cq, BATCH as c_int, completions.as_mut_ptr()) };
-            let Ok(count) = usize::try_from(count) else { return self.end(State::Failed(libc::EIO)) };
+            let Ok(count) = usize::try_from(count) else {
+                self.end(State::Failed(libc::EIO));
+                return true;
+            };
+            has_taken |= count > 0;
             let mut received = 0;
             for completion in &completions[..count] {
                 if completion.status != IBV_WC_SUCCESS {
@@ -83,7 +89,7 @@ impl Stream {
                 self.end(State::Failed(libc::ECONNRESET));
             }
             if count < BATCH {
-                return;
+                return has_taken;
             }
         }
     }
@@ -128,11 +134,6 @@ impl Stream {
             && pipe.sent != pipe.sent_max
             && pipe.send_free >= pipe.send.len().min(2048)
             && Stream::next_target(pipe).length > 0
-    }
-
-    /// Whether a message without data can be sent now.
-    pub(super) fn has_control(&self) -> bool {
-        self.pipe.as_ref().is_some_and(|pipe| pipe.control_free > 0)
     }
 
     /// Whether there is something that can be read.
@@ -289,23 +290,28 @@ impl Stream {
         self.pipe.as_ref().map_or(0, |pipe| usize::from(pipe.peer.iomap_entries))
     }
 
-    /// Sends the end of one direction or of both; `false` if that cannot be done yet.
-    pub(super) fn send_end(&mut self, message: Message) -> bool {
-        let Some(pipe) = &mut self.pipe else { return true };
+    /// Sends the end of a direction or of both, if that can be done now.
+    pub(super) fn send_end(&mut self) {
+        let (Some(message), Some(pipe)) = (self.unsent_end, &mut self.pipe) else { return };
         if pipe.control_free == 0 {
-            return false;
+            return;
         }
         pipe.control_free -= 1;
+        self.unsent_end = None;
         if self.post_write(KIND_CONTROL, &mut [], (0, 0), Some(message), false).is_err() {
             self.end(State::Failed(libc::ECONNRESET));
         }
-        true
     }
 
     /// Whether everything that was sent has arrived.
     pub(super) fn is_drained(&self) -> bool {
-        let Some(pipe) = &self.pipe else { return true };
-        pipe.wqes_free == pipe.send_size && pipe.control_free == CONTROL_MESSAGES
+        self.unacknowledged() == 0
+    }
+
+    /// Messages that have been sent and have not arrived yet, as far as is known.
+    pub(super) fn unacknowledged(&self) -> u32 {
+        let Some(pipe) = &self.pipe else { return 0 };
+        pipe.send_size - pipe.wqes_free + CONTROL_MESSAGES - pipe.control_free
     }
 }
 

@@ -5,14 +5,16 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, c_short, fd_set, nfds_t, pollfd, timeval};
 
-use super::socket::{BLOCK, Socket, block, find, lock};
+use super::changes::{Counter, sleep_on};
+use super::socket::{Socket, find, lock};
 use super::stream::{State, Stream};
 use crate::boundary::{c_api, set_errno};
 
 /// How long to look again and again before sleeping.
 const SPIN: Duration = Duration::from_micros(10);
-/// How long to sleep where another thread may take a wake-up.
-const NAP: Duration = Duration::from_millis(20);
+/// How long a thread then waits for completions alone, as a thread that blocks on a completion channel, which may do the
+/// device's work.
+const BLOCK: Duration = Duration::from_millis(1);
 
 /// The requested events for which a stream is ready.
 fn readiness(stream: &mut Stream, events: c_short) -> c_short {
@@ -20,7 +22,7 @@ fn readiness(stream: &mut Stream, events: c_short) -> c_short {
     let mut ready = 0;
     match stream.state {
         State::Fresh => ready |= libc::POLLOUT | libc::POLLHUP,
-        State::Listening if !stream.requests.is_empty() => ready |= libc::POLLIN,
+        State::Listening if stream.listening.has_ready() => ready |= libc::POLLIN,
         State::Listening | State::Connecting => {}
         State::Connected => {
             if stream.can_read() {
@@ -31,6 +33,9 @@ fn readiness(stream: &mut Stream, events: c_short) -> c_short {
             }
             if !stream.is_readable {
                 ready |= libc::POLLRDHUP;
+            }
+            if !stream.is_readable && !stream.is_writable {
+                ready |= libc::POLLHUP;
             }
         }
         State::Ended => ready |= of_ended(stream.has_data(), events),
@@ -83,7 +88,19 @@ fn look(fds: &mut [pollfd], watched: &[Watched]) -> usize {
 
 /// Sleeps until a descriptor may be ready.
 fn sleep(fds: &[pollfd], watched: &[Watched], left: Option<Duration>) -> Result<(), c_int> {
-    let mut all = Vec::with_capacity(2 * fds.len());
+    let counter = Counter::new()?;
+    let entry = |fd| pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut all = Vec::with_capacity(fds.len() + 1);
+    all.push(entry(counter.fd()));
+    let changes: Vec<_> = watched
+        .iter()
+        .filter_map(|watched| match watched {
+            Watched::Stream(stream) => Some(Arc::clone(&lock(stream).changes)),
+            Watched::Other => None,
+        })
+        .collect();
+    // Before the look: a change that comes after it ends the sleep.
+    let enrolled: Vec<_> = changes.iter().map(|changes| counter.enroll(changes)).collect();
     let mut left = left;
     for (fd, watched) in fds.iter().zip(watched) {
         match watched {
@@ -94,28 +111,22 @@ fn sleep(fds: &[pollfd], watched: &[Watched], left: Option<Duration>) -> Result<
                 if readiness(&mut stream, fd.events) != 0 {
                     left = Some(Duration::ZERO);
                 }
-                if stream.waiters > 0 {
-                    left = Some(left.map_or(NAP, |left| left.min(NAP)));
-                }
-                all.extend(stream.descriptors().map(|fd| pollfd { fd, events: libc::POLLIN, revents: 0 }));
+                all.extend(stream.changes.channel_fd().map(entry));
             }
             Watched::Other => all.push(pollfd { revents: 0, ..*fd }),
         }
     }
-    let timeout = left.map(|left| libc::timespec {
-        tv_sec: left.as_secs() as libc::time_t,
-        tv_nsec: left.subsec_nanos() as libc::c_long,
-    });
-    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the array and the time live through the call.
-    let woken = unsafe { libc::ppoll(all.as_mut_ptr(), all.len() as nfds_t, timeout, std::ptr::null()) };
-    let errno = super::c::last_errno();
+    let slept = sleep_on(&mut all, left);
+    drop(enrolled);
     for watched in watched {
         if let Watched::Stream(stream) = watched {
-            lock(stream).disarm();
+            let mut stream = lock(stream);
+            // Other threads may wait for the completions of which these wake-ups tell.
+            stream.changes.take_wakeups();
+            stream.progress();
         }
     }
-    if woken < 0 { Err(errno) } else { Ok(()) }
+    slept
 }
 
 pub(super) fn poll(fds: &mut [pollfd], timeout: Option<Duration>) -> Result<usize, c_int> {
@@ -135,20 +146,26 @@ pub(super) fn poll(fds: &mut [pollfd], timeout: Option<Duration>) -> Result<usiz
         if passed < SPIN {
             continue;
         }
-        if let Some(stream) = alone.take().filter(|stream| is_armed_alone(stream, fds[0].events)) {
-            block(stream)?;
+        if let Some(stream) = alone.take() {
+            block(stream, fds[0].events)?;
         } else {
             sleep(fds, &watched, timeout.map(|timeout| timeout.saturating_sub(passed)))?;
         }
     }
 }
 
-/// Arms a stream. Returns whether this thread still has to wait for it, and no other thread does.
-fn is_armed_alone(stream: &Mutex<Stream>, events: c_short) -> bool {
-    let mut stream = lock(stream);
-    stream.arm();
+/// Waits for a connected stream that is not ready, for [`BLOCK`] at most.
+fn block(stream: &Mutex<Stream>, events: c_short) -> Result<(), c_int> {
+    let mut guard = lock(stream);
+    let seen = guard.changes.count();
+    guard.arm();
     // A completion from before the queue was armed brings no event.
-    readiness(&mut stream, events) == 0 && stream.waiters == 0
+    if guard.pipe.is_none() || readiness(&mut guard, events) != 0 {
+        return Ok(());
+    }
+    let changes = Arc::clone(&guard.changes);
+    drop(guard);
+    changes.wait(seen, Some(BLOCK))
 }
 
 /// # Safety

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use libc::c_int;
 
 use super::stream::{State, Stream};
-use crate::events::pass_event;
 
 /// The socket behind a number.
 #[derive(Clone)]
@@ -42,27 +41,45 @@ pub(super) fn lock(stream: &Mutex<Stream>) -> MutexGuard<'_, Stream> {
     stream.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How long a call may wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Patience {
+    /// Not at all.
+    None,
+    /// Until then (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
+    Until(Instant),
+    /// For ever.
+    Endless,
+}
+
+impl Patience {
+    /// The patience of a call with these flags.
+    pub(super) fn of(is_nonblocking: bool, flags: c_int, timeout: Option<Duration>) -> Patience {
+        if is_nonblocking || flags & libc::MSG_DONTWAIT != 0 {
+            return Patience::None;
+        }
+        timeout
+            .and_then(|timeout| Instant::now().checked_add(timeout))
+            .map_or(Patience::Endless, Patience::Until)
+    }
+}
+
 /// How long a thread looks again and again before it sleeps.
 const SPIN: Duration = Duration::from_micros(10);
-/// How long it then waits for completions alone, as a thread that blocks on a completion channel, which may
-/// poll. Events of the connection management are seen after that.
-pub(super) const BLOCK: Duration = Duration::from_millis(1);
-/// How long it sleeps where another thread may take its wake-up.
-const NAP_MS: c_int = 20;
 
 /// Waits until `is_ready`, and returns with the stream locked.
 ///
 /// # Errors
-/// EAGAIN if it would have to wait and may not, EINTR for a signal, or the stream's failure.
+/// EAGAIN if it would have to wait longer than it may, EINTR for a signal, or the stream's failure.
 pub(super) fn wait<'a>(
     stream: &'a Mutex<Stream>,
-    may_wait: bool,
+    patience: Patience,
     is_ready: impl Fn(&Stream) -> bool,
 ) -> Result<MutexGuard<'a, Stream>, c_int> {
     let begin = Instant::now();
-    let mut has_blocked = false;
     loop {
         let mut guard = lock(stream);
+        let seen = guard.changes.count();
         guard.progress();
         if is_ready(&guard) {
             return Ok(guard);
@@ -70,7 +87,12 @@ pub(super) fn wait<'a>(
         if let State::Failed(errno) = guard.state {
             return Err(errno);
         }
-        if !may_wait {
+        let left = match patience {
+            Patience::None => return Err(libc::EAGAIN),
+            Patience::Until(end) => Some(end.saturating_duration_since(Instant::now())),
+            Patience::Endless => None,
+        };
+        if left.is_some_and(|left| left.is_zero()) {
             return Err(libc::EAGAIN);
         }
         if begin.elapsed() < SPIN {
@@ -79,46 +101,10 @@ pub(super) fn wait<'a>(
             continue;
         }
         guard.arm();
-        // A completion from before the queue was armed brings no event.
+        // A completion from before the queue was armed brings no event, but this look counts it as a change.
         guard.progress();
-        if is_ready(&guard) || matches!(guard.state, State::Failed(_)) {
-            continue;
-        }
-        if !std::mem::replace(&mut has_blocked, true) && guard.waiters == 0 {
-            drop(guard);
-            block(stream)?;
-            continue;
-        }
-        guard.waiters += 1;
-        let timeout = if guard.waiters > 1 { NAP_MS } else { -1 };
-        let mut fds = guard.descriptors().map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+        let changes = Arc::clone(&guard.changes);
         drop(guard);
-        // SAFETY: the array lives through the call.
-        let woken = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout) };
-        let errno = super::c::last_errno();
-        let mut guard = lock(stream);
-        guard.waiters -= 1;
-        guard.disarm();
-        if woken < 0 {
-            return Err(errno);
-        }
-    }
-}
-
-/// Blocks on the completion channel of a stream that is armed, for [`BLOCK`] at most.
-///
-/// # Errors
-/// EINTR for a signal.
-pub(super) fn block(stream: &Mutex<Stream>) -> Result<(), c_int> {
-    let mut guard = lock(stream);
-    let Some(channel) = guard.pipe.as_ref().map(|pipe| pipe.channel) else { return Ok(()) };
-    guard.waiters += 1;
-    drop(guard);
-    let passed = pass_event(channel, BLOCK);
-    lock(stream).waiters -= 1;
-    match passed {
-        // Closed by another thread meanwhile: the caller sees that for itself.
-        Ok(_) | Err(libc::EINVAL) => Ok(()),
-        Err(errno) => Err(errno),
+        changes.wait(seen, left)?;
     }
 }

@@ -1,20 +1,24 @@
 //! One end of a stream: its queue pair, its buffers, and requests under way.
 //!
-//! No thread serves a stream: each call takes completions ([`Stream::progress`]) and waits on the two
-//! descriptors that [`Stream::descriptors`] names.
+//! No thread serves a connected stream: each call takes completions ([`Stream::progress`]), and waits for
+//! [`Changes`].
 
 use std::collections::VecDeque;
 use std::ptr::null_mut;
+use std::sync::Arc;
 
-use libc::{c_int, c_void};
+use libc::c_int;
 
 use super::c;
+use super::changes::Changes;
+use super::listening::Listening;
 use super::mapped::Mapped;
 use super::memory::Buffer;
 use super::options::Options;
-use super::wire::{Hello, IoMap, TARGETS, Target};
+use super::wire::{Hello, IoMap, Message, TARGETS, Target};
 use crate::abi::*;
 use crate::rdmacm::abi::*;
+use crate::rdmacm::channel::observe;
 
 /// Messages without data that may be under way beside those with: credits and the end.
 pub(super) const CONTROL_MESSAGES: u32 = 4;
@@ -80,12 +84,13 @@ pub(super) struct Stream {
     /// Whether more may come, and whether more may be sent.
     pub(super) is_readable: bool,
     pub(super) is_writable: bool,
-    /// Requests for connections that `raccept` has not taken.
-    pub(super) requests: VecDeque<*mut rdma_cm_event>,
+    /// Connections that `raccept` has not taken.
+    pub(super) listening: Listening,
+    /// The end of a direction or of both, for which the peer has not been told yet.
+    pub(super) unsent_end: Option<Message>,
     /// Memory that the peer may write to, and which parts have yet to be announced to it.
     pub(super) mapped: Vec<Mapped>,
-    /// Threads that wait for it.
-    pub(super) waiters: u32,
+    pub(super) changes: Arc<Changes>,
 }
 
 // SAFETY: the pointers are to objects that any thread may use; the stream is behind a lock.
@@ -106,11 +111,9 @@ impl Stream {
         }
     }
 
-    /// A stream around an identifier on a channel of its own.
+    /// A stream around an identifier on a channel of its own. Both are the stream's from here on.
     fn around(id: *mut rdma_cm_id, events: *mut rdma_event_channel) -> Result<Stream, c_int> {
-        // SAFETY: the channel is alive.
-        c::set_nonblocking(unsafe { (*events).fd })?;
-        Ok(Stream {
+        let stream = Stream {
             state: State::Fresh,
             id,
             events,
@@ -118,22 +121,22 @@ impl Stream {
             options: Options::default(),
             is_readable: false,
             is_writable: false,
-            requests: VecDeque::new(),
+            listening: Listening::default(),
+            unsent_end: None,
             mapped: Vec::new(),
-            waiters: 0,
-        })
+            changes: Arc::default(),
+        };
+        let changes = Arc::clone(&stream.changes);
+        observe(events, Box::new(move || changes.on_event()))?;
+        // SAFETY: the channel is alive.
+        c::set_nonblocking(unsafe { (*events).fd })?;
+        Ok(stream)
     }
 
     /// The number that the application knows the stream by.
     pub(super) fn fd(&self) -> c_int {
         // SAFETY: the channel lives as long as the stream.
         unsafe { (*self.events).fd }
-    }
-
-    /// The descriptors that become readable when an event or completion comes.
-    pub(super) fn descriptors(&self) -> [c_int; 2] {
-        // SAFETY: the channel lives as long as the pipe.
-        [self.fd(), self.pipe.as_ref().map_or(-1, |pipe| unsafe { (*pipe.channel).fd })]
     }
 
     /// Asks for a connection; the answer comes as an event.
@@ -154,46 +157,30 @@ impl Stream {
         Ok(())
     }
 
-    /// Accepts a request that waits.
-    pub(super) fn accept(&mut self) -> Result<Stream, c_int> {
-        let event = self.requests.pop_front().ok_or(libc::EAGAIN)?;
-        // SAFETY: the event is ours until it is acknowledged; its private data lies behind it.
-        let (id, peer) = unsafe {
-            let parameters = (*event).param.conn;
-            let length = usize::from(parameters.private_data_len);
-            ((*event).id, Hello::parse(std::slice::from_raw_parts(parameters.private_data.cast(), length)))
-        };
-        // SAFETY: as above.
-        unsafe { c::rdma_ack_cm_event(event) };
-        let accepted = peer.ok_or(libc::ECONNABORTED).and_then(|peer| self.answer(id, peer));
-        accepted.inspect_err(|_| {
-            // SAFETY: no other code has the identifier.
-            unsafe { c::rdma_destroy_id(id) };
-        })
-    }
-
-    fn answer(&self, id: *mut rdma_cm_id, peer: Hello) -> Result<Stream, c_int> {
-        // SAFETY: the identifier is of the request.
+    /// The connection that a peer asks `listener` for. The identifier belongs to the connection, or is destroyed.
+    pub(super) fn answer(listener: &Stream, id: *mut rdma_cm_id, peer: Hello) -> Result<Stream, c_int> {
+        // SAFETY: the identifier is of the request, and no other code has it.
         let events = unsafe {
-            let events = c::made(c::rdma_create_event_channel())?;
+            let made = c::made(c::rdma_create_event_channel());
+            let events = made.inspect_err(|_| _ = c::rdma_destroy_id(id))?;
             if let Err(errno) = c::done(c::rdma_migrate_id(id, events)) {
+                c::rdma_destroy_id(id);
                 c::rdma_destroy_event_channel(events);
                 return Err(errno);
             }
             events
         };
         let mut stream = Stream::around(id, events)?;
-        stream.options = self.options.clone();
+        // As accept(2) has it, the mode of the listening end is not that of its connections.
+        stream.options = listener.options.clone();
+        stream.options.is_nonblocking = false;
+        stream.changes.belong_to(&listener.changes);
         let hello = stream.build()?.emit();
         stream.greet(peer);
         let mut parameters = parameters(&hello);
-        // SAFETY: the parameters are alive.
-        if let Err(errno) = c::done(unsafe { c::rdma_accept(id, &mut parameters) }) {
-            // The caller destroys the identifier.
-            stream.id = null_mut();
-            return Err(errno);
-        }
         stream.state = State::Connecting;
+        // SAFETY: the parameters are alive.
+        c::done(unsafe { c::rdma_accept(id, &mut parameters) })?;
         Ok(stream)
     }
 
@@ -213,9 +200,11 @@ impl Stream {
                     return Err(errno);
                 }
             };
-            let made = c::set_nonblocking((*channel).fd).and_then(|()| self.buffers(channel, cq));
+            let host = crate::events::host_channel(channel);
+            let made = host.and_then(|host| Ok((host, self.buffers(channel, cq)?)));
             match made {
-                Ok((pipe, hello)) => {
+                Ok((host, (pipe, hello))) => {
+                    self.changes.set_channel(host);
                     self.pipe = Some(pipe);
                     self.post_receives(receive_size + CONTROL_MESSAGES)?;
                     Ok(hello)
@@ -306,14 +295,24 @@ impl Stream {
         unsafe { (*self.id).qp }
     }
 
-    /// Takes connection events and completions, and gives credits.
+    /// Takes connection events and completions, gives credits, and tells of changes.
     pub(super) fn progress(&mut self) {
-        self.take_events();
-        self.take_completions();
+        let has_changed = self.take_events() | self.take_completions() | self.take_connections();
         if self.state == State::Connected {
             self.announce();
             self.give_credits();
+            self.send_end();
         }
+        if has_changed {
+            self.changes.note();
+        }
+    }
+
+    /// Whether there is nothing left to do for the peer of a stream that was ended. Makes progress with it.
+    pub(super) fn is_settled(&mut self) -> bool {
+        self.changes.take_wakeups();
+        self.progress();
+        self.state != State::Connected || self.unsent_end.is_none() && self.is_drained()
     }
 
     /// Tells the peer of mappings that it does not know.
@@ -327,20 +326,23 @@ impl Stream {
         }
     }
 
-    fn take_events(&mut self) {
-        loop {
+    /// Takes connection events; a listening stream takes only as many as it has room for. Returns whether there were any.
+    fn take_events(&mut self) -> bool {
+        let mut has_taken = false;
+        while self.state != State::Listening || self.listening.has_room() {
             let mut event = null_mut();
             // SAFETY: the channel is alive and does not block.
             if unsafe { c::rdma_get_cm_event(self.events, &mut event) } != 0 {
-                return;
+                break;
             }
+            has_taken = true;
             // SAFETY: the event is ours until it is acknowledged.
             let (kind, status) = unsafe { ((*event).event, (*event).status) };
-            if kind == RDMA_CM_EVENT_CONNECT_REQUEST {
-                self.requests.push_back(event);
-                continue;
-            }
             match kind {
+                RDMA_CM_EVENT_CONNECT_REQUEST => {
+                    self.take_request(event);
+                    continue;
+                }
                 RDMA_CM_EVENT_ESTABLISHED if self.state == State::Connecting => {
                     // SAFETY: as above; private data lies behind the event.
                     self.on_established(unsafe { private_data(&*event) });
@@ -361,6 +363,7 @@ impl Stream {
             // SAFETY: as above.
             unsafe { c::rdma_ack_cm_event(event) };
         }
+        has_taken
     }
 
     fn on_established(&mut self, greeting: &[u8]) {
@@ -389,35 +392,17 @@ impl Stream {
             unsafe { crate::cq::req_notify_cq(pipe.cq, 0) };
         }
     }
-
-    /// Takes the wake-ups that have come.
-    pub(super) fn disarm(&self) {
-        let Some(pipe) = &self.pipe else { return };
-        let (mut cq, mut context): (*mut ibv_cq, *mut c_void) = (null_mut(), null_mut());
-        // SAFETY: the channel is alive and does not block; the results are writable.
-        while unsafe { c::ibv_get_cq_event(pipe.channel, &mut cq, &mut context) } == 0 {
-            // SAFETY: the queue is the one whose event was taken.
-            unsafe { c::ibv_ack_cq_events(cq, 1) };
-        }
-    }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         // SAFETY: all of it was made here, and goes in the order of its making, reversed.
         unsafe {
-            for event in self.requests.drain(..) {
-                let id = (*event).id;
-                c::rdma_ack_cm_event(event);
-                c::rdma_destroy_id(id);
+            if self.pipe.is_some() {
+                c::rdma_disconnect(self.id);
+                c::rdma_destroy_qp(self.id);
             }
-            if !self.id.is_null() {
-                if self.pipe.is_some() {
-                    c::rdma_disconnect(self.id);
-                    c::rdma_destroy_qp(self.id);
-                }
-                c::rdma_destroy_id(self.id);
-            }
+            c::rdma_destroy_id(self.id);
             self.mapped.clear();
             if let Some(Pipe { channel, cq, .. }) = self.pipe.take() {
                 c::ibv_destroy_cq(cq);
@@ -445,7 +430,7 @@ fn parameters(hello: &[u8; Hello::LEN]) -> rdma_conn_param {
 
 /// # Safety
 /// The event is one with connection parameters.
-unsafe fn private_data(event: &rdma_cm_event) -> &[u8] {
+pub(super) unsafe fn private_data(event: &rdma_cm_event) -> &[u8] {
     // SAFETY: the caller's promise.
     let parameters = unsafe { event.param.conn };
     if parameters.private_data.is_null() {

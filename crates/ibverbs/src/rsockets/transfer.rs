@@ -2,7 +2,7 @@
 
 use libc::{c_int, c_void, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
-use super::socket::{Socket, find, wait};
+use super::socket::{Patience, Socket, find, lock, wait};
 use super::stream::{State, Stream};
 use crate::boundary::{c_api, set_errno};
 
@@ -59,14 +59,10 @@ pub(super) fn send(fd: c_int, data: &[u8], flags: c_int) -> Result<usize, c_int>
         // SAFETY: the bytes are alive.
         return of_kernel(unsafe { libc::send(fd, data.as_ptr().cast(), data.len(), flags) });
     };
-    let mut done = 0;
+    let (mut done, patience) = (0, to_send(&lock(&stream), flags));
     while done < data.len() {
-        let may_wait = {
-            let guard = super::socket::lock(&stream);
-            flags & libc::MSG_DONTWAIT == 0 && !guard.options.is_nonblocking
-        };
         let is_ready = |stream: &Stream| stream.can_send() || is_over(stream);
-        let sent = wait(&stream, may_wait, is_ready).and_then(|mut guard| {
+        let sent = wait(&stream, patience, is_ready).and_then(|mut guard| {
             if !guard.can_send() {
                 return Err(refusal(&guard));
             }
@@ -79,6 +75,10 @@ pub(super) fn send(fd: c_int, data: &[u8], flags: c_int) -> Result<usize, c_int>
         }
     }
     Ok(done)
+}
+
+fn to_send(stream: &Stream, flags: c_int) -> Patience {
+    Patience::of(stream.options.is_nonblocking, flags, stream.options.send_timeout)
 }
 
 /// Whether the stream can send nothing: no longer, or not yet because no connection was asked for.
@@ -103,23 +103,28 @@ fn receive(fd: c_int, to: &mut [u8], flags: c_int) -> Result<usize, c_int> {
         // SAFETY: the room is alive.
         return of_kernel(unsafe { libc::recv(fd, to.as_mut_ptr().cast(), to.len(), flags) });
     };
-    let mut done = 0;
+    let (mut done, patience) = {
+        let guard = lock(&stream);
+        if matches!(guard.state, State::Fresh | State::Listening) {
+            return Err(libc::ENOTCONN);
+        }
+        (0, Patience::of(guard.options.is_nonblocking, flags, guard.options.receive_timeout))
+    };
     loop {
-        let may_wait = {
-            let guard = super::socket::lock(&stream);
-            if matches!(guard.state, State::Fresh | State::Listening) {
-                return Err(libc::ENOTCONN);
-            }
-            flags & libc::MSG_DONTWAIT == 0 && !guard.options.is_nonblocking
-        };
         let is_ready = |stream: &Stream| match stream.state {
             State::Connecting => false,
             // Data that arrived before the failure can still be read; the failure is reported after that.
             State::Failed(_) => stream.pipe.is_some() && stream.has_data(),
             _ => stream.can_read(),
         };
-        let received = wait(&stream, may_wait, is_ready)
-            .map(|mut guard| guard.receive_some(&mut to[done..], flags & libc::MSG_PEEK != 0));
+        let received = wait(&stream, patience, is_ready).map(|mut guard| {
+            let count = guard.receive_some(&mut to[done..], flags & libc::MSG_PEEK != 0);
+            // The program may not come back soon, and the peer may wait for this room.
+            if guard.state == State::Connected {
+                guard.give_credits();
+            }
+            count
+        });
         match received {
             Ok(0) => return Ok(done),
             Ok(count) => done += count,
@@ -180,15 +185,11 @@ fn is_datagram(fd: c_int) -> bool {
 /// Writes to memory that the peer has mapped.
 fn write_mapped(fd: c_int, data: &[u8], offset: u64, flags: c_int) -> Result<usize, c_int> {
     let Socket::Stream(stream) = find(fd)? else { return Err(libc::ENOTSUP) };
-    let mut done = 0;
+    let (mut done, patience) = (0, to_send(&lock(&stream), flags));
     while done < data.len() {
-        let may_wait = {
-            let guard = super::socket::lock(&stream);
-            flags & libc::MSG_DONTWAIT == 0 && !guard.options.is_nonblocking
-        };
         let at = offset + done as u64;
         let is_ready = |stream: &Stream| stream.can_send() || is_over(stream);
-        let written = wait(&stream, may_wait, is_ready).and_then(|mut guard| {
+        let written = wait(&stream, patience, is_ready).and_then(|mut guard| {
             if !guard.can_send() {
                 return Err(refusal(&guard));
             }

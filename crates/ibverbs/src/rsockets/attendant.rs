@@ -1,0 +1,128 @@
+//! The attendant: a thread that does for streams what a kernel does for sockets while their program is elsewhere.
+//!
+//! It accepts connections for streams that listen, finishes connections whose `rconnect` has returned, and keeps closed
+//! streams until the peer has everything. It is there from the first stream that needs it, one per process.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use libc::c_int;
+
+use super::socket::lock;
+use super::stream::Stream;
+
+/// How long a closed stream is kept for a peer that does not acknowledge.
+const LINGER_MAX: Duration = Duration::from_secs(60);
+/// How many are kept: of more, the oldest go.
+const LINGERING_MAX: usize = 256;
+/// How often they are looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+#[derive(Default)]
+struct Attendant {
+    work: Mutex<Work>,
+    called: Condvar,
+}
+
+#[derive(Default)]
+struct Work {
+    /// Streams with connection events.
+    calls: VecDeque<Weak<Mutex<Stream>>>,
+    lingering: VecDeque<(Arc<Mutex<Stream>>, Instant)>,
+}
+
+/// The attendant, and the process that made it: a child of `fork` has no such thread.
+static ATTENDANT: Mutex<Option<(u32, &'static Attendant)>> = Mutex::new(None);
+
+/// The attendant of this process, which begins to work at the first call.
+fn start() -> Result<&'static Attendant, c_int> {
+    let mut slot = ATTENDANT.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    if let Some((maker, attendant)) = *slot
+        && maker == process
+    {
+        return Ok(attendant);
+    }
+    let attendant: &'static Attendant = Box::leak(Box::default());
+    let masked = highwire_host::SignalMask::all();
+    let started = std::thread::Builder::new().name("highwire-rsocket".into()).spawn(|| attendant.run());
+    drop(masked);
+    started.map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))?;
+    *slot = Some((process, attendant));
+    Ok(attendant)
+}
+
+/// Has the connection events of a stream taken from now on.
+///
+/// # Errors
+/// What starting a thread says.
+pub(super) fn attend(stream: &Arc<Mutex<Stream>>) -> Result<(), c_int> {
+    start()?;
+    let changes = Arc::clone(&lock(stream).changes);
+    changes.attend(Arc::downgrade(stream));
+    // Events that came before.
+    if !changes.is_called.swap(true, Ordering::SeqCst) {
+        call(Arc::downgrade(stream));
+    }
+    Ok(())
+}
+
+/// A stream that is attended has events.
+pub(super) fn call(stream: Weak<Mutex<Stream>>) {
+    if let Ok(attendant) = start() {
+        attendant.lock().calls.push_back(stream);
+        attendant.called.notify_one();
+    }
+}
+
+/// Keeps a closed stream until its peer has everything.
+pub(super) fn linger(stream: Arc<Mutex<Stream>>) {
+    let Ok(attendant) = start() else { return };
+    let mut work = attendant.lock();
+    let oldest = if work.lingering.len() >= LINGERING_MAX { work.lingering.pop_front() } else { None };
+    work.lingering.push_back((stream, Instant::now() + LINGER_MAX));
+    drop(work);
+    drop(oldest);
+    attendant.called.notify_one();
+}
+
+impl Attendant {
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        loop {
+            let (calls, lingering) = self.next();
+            for stream in calls.into_iter().filter_map(|stream| stream.upgrade()) {
+                let mut stream = lock(&stream);
+                // Before the look: an event that comes during it is another call.
+                stream.changes.is_called.store(false, Ordering::SeqCst);
+                stream.progress();
+            }
+            let now = Instant::now();
+            let kept =
+                lingering.into_iter().filter(|(stream, until)| !lock(stream).is_settled() && now < *until);
+            let kept: Vec<_> = kept.collect();
+            let mut work = self.lock();
+            kept.into_iter().rev().for_each(|stream| work.lingering.push_front(stream));
+        }
+    }
+
+    /// Waits for something to do.
+    fn next(&self) -> (VecDeque<Weak<Mutex<Stream>>>, VecDeque<(Arc<Mutex<Stream>>, Instant)>) {
+        let mut work = self.lock();
+        if work.calls.is_empty() && work.lingering.is_empty() {
+            work = self
+                .called
+                .wait_while(work, |work| work.calls.is_empty() && work.lingering.is_empty())
+                .unwrap_or_else(PoisonError::into_inner);
+        } else if work.calls.is_empty() {
+            let wait = self.called.wait_timeout(work, LOOK_AGAIN);
+            work = wait.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        (std::mem::take(&mut work.calls), std::mem::take(&mut work.lingering))
+    }
+}
