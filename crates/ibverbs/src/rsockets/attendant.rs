@@ -30,6 +30,7 @@ struct Attendant {
 struct Work {
     /// Streams with connection events.
     calls: VecDeque<Weak<Mutex<Stream>>>,
+    /// Closed streams, and until when they are kept.
     lingering: VecDeque<(Arc<Mutex<Stream>>, Instant)>,
 }
 
@@ -95,7 +96,7 @@ impl Attendant {
 
     fn run(&self) {
         loop {
-            let (calls, lingering) = self.next();
+            let Work { calls, lingering } = self.next();
             for stream in calls.into_iter().filter_map(|stream| stream.upgrade()) {
                 let mut stream = lock(&stream);
                 // Before the look: an event that comes during it is another call.
@@ -112,7 +113,7 @@ impl Attendant {
     }
 
     /// Waits for something to do.
-    fn next(&self) -> (VecDeque<Weak<Mutex<Stream>>>, VecDeque<(Arc<Mutex<Stream>>, Instant)>) {
+    fn next(&self) -> Work {
         let mut work = self.lock();
         if work.calls.is_empty() && work.lingering.is_empty() {
             work = self
@@ -123,6 +124,6 @@ impl Attendant {
             let wait = self.called.wait_timeout(work, LOOK_AGAIN);
             work = wait.unwrap_or_else(PoisonError::into_inner).0;
         }
-        (std::mem::take(&mut work.calls), std::mem::take(&mut work.lingering))
+        std::mem::take(&mut *work)
     }
 }

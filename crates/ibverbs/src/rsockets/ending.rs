@@ -76,15 +76,15 @@ fn end(stream: Arc<Mutex<Stream>>) {
         (guard.state, guard.options.linger)
     };
     match state {
-        State::Connected if linger == Some(Duration::ZERO) => {}
-        State::Connected => {
+        State::Connected | State::Ended if linger == Some(Duration::ZERO) => {}
+        State::Connected | State::Ended => {
             if !settle(&stream, linger) && linger.is_none() {
                 attendant::linger(stream);
             }
         }
         State::Listening => stop_listening(&stream),
         State::Connecting => give_up(&stream),
-        State::Fresh | State::Ended | State::Failed(_) => {}
+        State::Fresh | State::Failed(_) => {}
     }
 }
 

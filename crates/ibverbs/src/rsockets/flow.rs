@@ -66,7 +66,7 @@ impl Stream {
             // SAFETY: the queue is alive, and the array as long as it says.
             let count = unsafe { crate::cq::poll_cq(cq, BATCH as c_int, completions.as_mut_ptr()) };
             let Ok(count) = usize::try_from(count) else {
-                self.end(State::Failed(libc::EIO));
+                self.break_off(State::Failed(libc::EIO));
                 return true;
             };
             has_taken |= count > 0;
@@ -74,7 +74,7 @@ impl Stream {
             for completion in &completions[..count] {
                 if completion.status != IBV_WC_SUCCESS {
                     // A peer that has gone without an announcement has broken the stream.
-                    self.end(State::Failed(libc::ECONNRESET));
+                    self.break_off(State::Failed(libc::ECONNRESET));
                     continue;
                 }
                 match completion.wr_id & KIND_MASK {
@@ -86,7 +86,7 @@ impl Stream {
                 }
             }
             if received > 0 && self.post_receives(received).is_err() {
-                self.end(State::Failed(libc::ECONNRESET));
+                self.break_off(State::Failed(libc::ECONNRESET));
             }
             if count < BATCH {
                 return has_taken;
@@ -109,7 +109,7 @@ impl Stream {
         match message {
             Message::Data(bytes) => pipe.arrived.push_back(bytes),
             Message::Credits(number) => pipe.sent_max = number,
-            Message::Disconnect => self.end(State::Ended),
+            Message::Disconnect => self.break_off(State::Ended),
             Message::Shutdown => {
                 self.is_readable = false;
                 if !self.is_writable {
@@ -255,7 +255,7 @@ impl Stream {
             self.post_write(KIND_CONTROL, &mut [], (0, 0), Some(message), false)
         };
         if posted.is_err() {
-            self.end(State::Failed(libc::ECONNRESET));
+            self.break_off(State::Failed(libc::ECONNRESET));
         }
     }
 
@@ -299,13 +299,8 @@ impl Stream {
         pipe.control_free -= 1;
         self.unsent_end = None;
         if self.post_write(KIND_CONTROL, &mut [], (0, 0), Some(message), false).is_err() {
-            self.end(State::Failed(libc::ECONNRESET));
+            self.break_off(State::Failed(libc::ECONNRESET));
         }
-    }
-
-    /// Whether everything that was sent has arrived.
-    pub(super) fn is_drained(&self) -> bool {
-        self.unacknowledged() == 0
     }
 
     /// Messages that have been sent and have not arrived yet, as far as is known.

@@ -84,6 +84,8 @@ pub(super) struct Stream {
     /// Whether more may come, and whether more may be sent.
     pub(super) is_readable: bool,
     pub(super) is_writable: bool,
+    /// Whether the peer still takes what was sent. A stream that both ends have ended in turn may have data under way.
+    pub(super) is_delivering: bool,
     /// Connections that `raccept` has not taken.
     pub(super) listening: Listening,
     /// The end of a direction or of both, for which the peer has not been told yet.
@@ -121,6 +123,7 @@ impl Stream {
             options: Options::default(),
             is_readable: false,
             is_writable: false,
+            is_delivering: false,
             listening: Listening::default(),
             unsent_end: None,
             mapped: Vec::new(),
@@ -287,7 +290,7 @@ impl Stream {
             (pipe.peer, pipe.sent_max) = (peer, peer.credits);
             pipe.table.write(0, peer.buffer);
         }
-        (self.is_readable, self.is_writable) = (true, true);
+        (self.is_readable, self.is_writable, self.is_delivering) = (true, true, true);
     }
 
     pub(super) fn qp(&self) -> *mut ibv_qp {
@@ -301,6 +304,8 @@ impl Stream {
         if self.state == State::Connected {
             self.announce();
             self.give_credits();
+        }
+        if self.is_delivering {
             self.send_end();
         }
         if has_changed {
@@ -312,7 +317,7 @@ impl Stream {
     pub(super) fn is_settled(&mut self) -> bool {
         self.changes.take_wakeups();
         self.progress();
-        self.state != State::Connected || self.unsent_end.is_none() && self.is_drained()
+        !self.is_delivering || self.unsent_end.is_none() && self.unacknowledged() == 0
     }
 
     /// Tells the peer of mappings that it does not know.
@@ -356,7 +361,7 @@ impl Stream {
                 RDMA_CM_EVENT_DISCONNECTED => {
                     // Data that arrived before the end can still be read.
                     self.take_completions();
-                    self.end(State::Ended);
+                    self.break_off(State::Ended);
                 }
                 _ => {}
             }
@@ -375,6 +380,12 @@ impl Stream {
             }
         }
         self.state = State::Connected;
+    }
+
+    /// Ends both directions, and what was sent goes nowhere any more.
+    pub(super) fn break_off(&mut self, state: State) {
+        self.end(state);
+        self.is_delivering = false;
     }
 
     /// Ends both directions.

@@ -404,7 +404,7 @@ static void process(unsigned long rounds)
         play_round(n);
         if (is_soak && n + 1 == WARM_UP)
             print_usage("before", before = usage());
-        if (is_soak && side == 0 && n % 100 == 99)
+        if (is_soak && side == 0 && n % 500 == 499)
             print_usage("meanwhile", usage()), printf("%lu rounds\n", n + 1);
         /* Both see the same word: it changes only between two meetings of the parent's own. */
         if (is_soak && n % 10 == 9) {
