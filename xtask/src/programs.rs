@@ -23,7 +23,7 @@ const FOLDER: &str = "crates/ibverbs/tests/programs";
 /// What the programs are compiled with.
 const PACKAGES: &[&str] = &["gcc", "libc6-dev", "libibverbs-dev", "librdmacm-dev"];
 /// A guard against hangs: the programs take moments.
-const SECONDS_MAX: &str = "180";
+const SECONDS_MAX: u64 = 180;
 
 /// Options of `cargo xtask programs`.
 #[derive(Debug, clap::Args)]
@@ -63,22 +63,14 @@ fn play(args: &Args, log: &Log) -> Result<Tally> {
     if let Err(missing) = packages::ensure(PACKAGES, log)? {
         return Ok(Tally::skipped("programs", &missing.0));
     }
-    let mut cargo = Line::cargo("build --package highwire-cli --bin highwire");
-    if args.release {
-        cargo = cargo.arg("--release");
-    }
-    if !cargo.run_logged(log)? {
-        return Ok(Tally::failure());
-    }
-    let Some(libraries) = libs::build(args.release)? else { return Ok(Tally::failure()) };
-    let highwire = target_dir().join(if args.release { "release" } else { "debug" }).join("highwire");
+    let Some(built) = Built::new(args.release, log)? else { return Ok(Tally::failure()) };
     let chosen = chosen(&args.only)?;
     if chosen.is_empty() {
         bail!("no program in {FOLDER} has such a name");
     }
     let mut tally = Tally::default();
     for source in chosen {
-        tally.add(play_one(&source, &highwire, &libraries, log)?);
+        tally.add(play_one(&source, &built, log)?);
     }
     Ok(tally)
 }
@@ -98,38 +90,85 @@ fn chosen(only: &[String]) -> Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
-fn play_one(source: &Path, highwire: &Path, libraries: &Path, log: &Log) -> Result<Tally> {
-    let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let folder = target_dir().join("programs");
-    fs::create_dir_all(&folder)?;
-    let program = folder.join(&name);
+/// What programs are run with.
+pub(crate) struct Built {
+    highwire: PathBuf,
+    libraries: PathBuf,
+}
+
+impl Built {
+    /// Builds it; `None` if that fails, and the log says why.
+    pub(crate) fn new(release: bool, log: &Log) -> Result<Option<Built>> {
+        let mut cargo = Line::cargo("build --package highwire-cli --bin highwire");
+        if release {
+            cargo = cargo.arg("--release");
+        }
+        if !cargo.run_logged(log)? {
+            return Ok(None);
+        }
+        let highwire = target_dir().join(if release { "release" } else { "debug" }).join("highwire");
+        Ok(libs::build(release)?.map(|libraries| Built { highwire, libraries }))
+    }
+
+    /// A run of a program, with options of `highwire run`, its arguments, and a guard against hangs.
+    pub(crate) fn line(
+        &self,
+        program: &Path,
+        link: &str,
+        options: &str,
+        arguments: &str,
+        seconds_max: u64,
+    ) -> Line {
+        Line::new("timeout")
+            .words("--kill-after=5")
+            .arg(seconds_max.to_string())
+            .arg(&self.highwire)
+            .words("run --link")
+            .arg(link)
+            .words(options)
+            .arg("--")
+            .arg(program)
+            .words(arguments)
+            .env("HIGHWIRE_LIBS", &self.libraries)
+            .env("HIGHWIRE_BROKER", &self.highwire)
+            .dir(folder())
+    }
+}
+
+/// The source of the program of that name.
+pub(crate) fn source(name: &str) -> PathBuf {
+    root().join(FOLDER).join(name).with_extension("c")
+}
+
+/// Where compiled programs are.
+fn folder() -> PathBuf {
+    target_dir().join("programs")
+}
+
+/// Compiles a program; `None` if that fails.
+pub(crate) fn compile(source: &Path, log: &Log) -> Result<Option<PathBuf>> {
+    fs::create_dir_all(folder())?;
+    let program = folder().join(source.file_stem().unwrap_or_default());
     let compiled = Line::new("cc")
         .words("-O1 -g -Wall -Wextra -Werror -Wno-unused-function -pthread -o")
         .arg(&program)
         .arg(source)
         .words("-libverbs -lrdmacm -ldl")
         .run_logged(log)?;
-    if !compiled {
+    Ok(compiled.then_some(program))
+}
+
+fn play_one(source: &Path, built: &Built, log: &Log) -> Result<Tally> {
+    let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let Some(program) = compile(source, log)? else {
         println!("{name}: does not compile; {} says why", log.name());
         return Ok(Tally::failure());
-    }
+    };
     let manner = manner(&fs::read_to_string(source)?);
     let mut tally = Tally::default();
     for link in &manner.links {
         for arguments in &manner.arguments {
-            let line = Line::new("timeout")
-                .words("--kill-after=5")
-                .arg(SECONDS_MAX)
-                .arg(highwire)
-                .words("run --link")
-                .arg(link)
-                .words(&manner.options)
-                .arg("--")
-                .arg(&program)
-                .words(arguments)
-                .env("HIGHWIRE_LIBS", libraries)
-                .env("HIGHWIRE_BROKER", highwire)
-                .dir(&folder);
+            let line = built.line(&program, link, &manner.options, arguments, SECONDS_MAX);
             let success = line.run_logged(log)?;
             println!("{name} {arguments} over {link}: {}", if success { "ok" } else { "FAILED" });
             tally.add(Tally::one(success));

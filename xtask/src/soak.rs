@@ -4,6 +4,7 @@
 //! the tests.
 
 mod java_connects;
+mod rsockets;
 
 use std::process::ExitCode;
 
@@ -20,11 +21,14 @@ pub(crate) struct Args {
 enum Soak {
     /// JVMs' clients that connect to a server over queue pairs, and disconnect.
     JavaConnects(java_connects::Args),
+    /// Random threads, operations, signals and stopped processes on rsockets.
+    Rsockets(rsockets::Args),
 }
 
 /// Runs a soak.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.soak {
         Soak::JavaConnects(args) => java_connects::run(args),
+        Soak::Rsockets(args) => rsockets::run(args),
     }
 }

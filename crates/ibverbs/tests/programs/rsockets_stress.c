@@ -11,6 +11,7 @@
  * arguments: 1 4
  * arguments: 77 4
  * arguments: 4242 4
+ * arguments: soak 5 8
  */
 #include "sockets.h"
 
