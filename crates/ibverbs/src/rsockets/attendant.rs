@@ -30,6 +30,8 @@ struct Attendant {
 struct Work {
     /// Streams with connection events.
     calls: VecDeque<Weak<Mutex<Stream>>>,
+    /// Streams whose peers are to be told of something, as soon as a message arrives that is under way.
+    owing: Vec<Weak<Mutex<Stream>>>,
     /// Closed streams, and until when they are kept.
     lingering: VecDeque<(Arc<Mutex<Stream>>, Instant)>,
 }
@@ -89,6 +91,25 @@ pub(super) fn linger(stream: Arc<Mutex<Stream>>) {
     attendant.called.notify_one();
 }
 
+/// Tells the peer of a stream what it is owed, if that cannot be done now: the program may not come back soon.
+pub(super) fn owe(stream: &Arc<Mutex<Stream>>) {
+    {
+        let mut stream = lock(stream);
+        if !stream.is_owing() || std::mem::replace(&mut stream.is_watched, true) {
+            return;
+        }
+    }
+    let Ok(attendant) = start() else { return };
+    attendant.lock().owing.push(Arc::downgrade(stream));
+    attendant.called.notify_one();
+}
+
+impl Work {
+    fn is_idle(&self) -> bool {
+        self.calls.is_empty() && self.owing.is_empty() && self.lingering.is_empty()
+    }
+}
+
 impl Attendant {
     fn lock(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
@@ -96,18 +117,26 @@ impl Attendant {
 
     fn run(&self) {
         loop {
-            let Work { calls, lingering } = self.next();
+            let Work { calls, mut owing, lingering } = self.next();
             for stream in calls.into_iter().filter_map(|stream| stream.upgrade()) {
                 let mut stream = lock(&stream);
                 // Before the look: an event that comes during it is another call.
                 stream.changes.is_called.store(false, Ordering::SeqCst);
                 stream.progress();
             }
+            owing.retain(|stream| {
+                let Some(stream) = stream.upgrade() else { return false };
+                let mut stream = lock(&stream);
+                stream.progress();
+                stream.is_watched = stream.is_owing();
+                stream.is_watched
+            });
             let now = Instant::now();
             let kept =
                 lingering.into_iter().filter(|(stream, until)| !lock(stream).is_settled() && now < *until);
             let kept: Vec<_> = kept.collect();
             let mut work = self.lock();
+            work.owing.append(&mut owing);
             kept.into_iter().rev().for_each(|stream| work.lingering.push_front(stream));
         }
     }
@@ -115,11 +144,9 @@ impl Attendant {
     /// Waits for something to do.
     fn next(&self) -> Work {
         let mut work = self.lock();
-        if work.calls.is_empty() && work.lingering.is_empty() {
-            work = self
-                .called
-                .wait_while(work, |work| work.calls.is_empty() && work.lingering.is_empty())
-                .unwrap_or_else(PoisonError::into_inner);
+        if work.is_idle() {
+            work =
+                self.called.wait_while(work, |work| work.is_idle()).unwrap_or_else(PoisonError::into_inner);
         } else if work.calls.is_empty() {
             let wait = self.called.wait_timeout(work, LOOK_AGAIN);
             work = wait.unwrap_or_else(PoisonError::into_inner).0;

@@ -325,7 +325,10 @@ c_api! {
             let stream = stream_of(socket)?.ok_or(libc::ENOTSUP)?;
             // The peer must have said how many mappings it has room for.
             let mut guard = wait(&stream, Patience::Endless, |stream| stream.state != State::Connecting)?;
-            iomap::map(&mut guard, (buf, len), prot, offset)
+            let offset = iomap::map(&mut guard, (buf, len), prot, offset);
+            drop(guard);
+            attendant::owe(&stream);
+            offset
         })();
         match mapped {
             Ok(offset) => offset as isize,

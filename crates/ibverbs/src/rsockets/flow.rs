@@ -223,13 +223,25 @@ impl Stream {
         done
     }
 
-    /// Tells the peer of room, once there is half a buffer of it or half a queue.
+    /// Tells the peer of room, once there is half a buffer of it or half a queue: of both halves, if there are.
     pub(super) fn give_credits(&mut self) {
-        let Some(pipe) = &mut self.pipe else { return };
+        while self.state == State::Connected && self.is_credit_due() && self.give_credit() {}
+    }
+
+    /// Whether the peer is to be told of room.
+    pub(super) fn is_credit_due(&self) -> bool {
+        self.pipe.as_ref().is_some_and(|pipe| {
+            let is_queue_due = pipe.consumed.wrapping_sub(pipe.credit_due) as i16 >= 0;
+            pipe.taken >= pipe.receive.len() / 2 || is_queue_due
+        })
+    }
+
+    /// Returns whether the peer was told.
+    fn give_credit(&mut self) -> bool {
+        let Some(pipe) = &mut self.pipe else { return false };
         let half = pipe.receive.len() / 2;
-        let is_due = pipe.taken >= half || pipe.consumed.wrapping_sub(pipe.credit_due) as i16 >= 0;
-        if !is_due || pipe.control_free == 0 {
-            return;
+        if pipe.control_free == 0 {
+            return false;
         }
         pipe.control_free -= 1;
         pipe.credit_due = pipe.consumed.wrapping_add((pipe.receive_size / 2) as u16);
@@ -257,6 +269,7 @@ impl Stream {
         if posted.is_err() {
             self.break_off(State::Failed(libc::ECONNRESET));
         }
+        posted.is_ok()
     }
 
     /// Tells the peer of an entry of its table of mapped memory; `false` if that cannot be done now.

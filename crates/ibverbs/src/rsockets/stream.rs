@@ -86,6 +86,8 @@ pub(super) struct Stream {
     pub(super) is_writable: bool,
     /// Whether the peer still takes what was sent. A stream that both ends have ended in turn may have data under way.
     pub(super) is_delivering: bool,
+    /// The attendant tells the peer of what it is owed.
+    pub(super) is_watched: bool,
     /// Connections that `raccept` has not taken.
     pub(super) listening: Listening,
     /// The end of a direction or of both, for which the peer has not been told yet.
@@ -124,6 +126,7 @@ impl Stream {
             is_readable: false,
             is_writable: false,
             is_delivering: false,
+            is_watched: false,
             listening: Listening::default(),
             unsent_end: None,
             mapped: Vec::new(),
@@ -311,6 +314,12 @@ impl Stream {
         if has_changed {
             self.changes.note();
         }
+    }
+
+    /// Whether the peer has yet to be told of room or of memory, for which all messages are under way.
+    pub(super) fn is_owing(&self) -> bool {
+        self.state == State::Connected
+            && (self.is_credit_due() || self.mapped.iter().any(|mapped| mapped.unannounced().is_some()))
     }
 
     /// Whether there is nothing left to do for the peer of a stream that was ended. Makes progress with it.

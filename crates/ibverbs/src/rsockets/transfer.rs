@@ -2,6 +2,7 @@
 
 use libc::{c_int, c_void, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
+use super::attendant;
 use super::socket::{Patience, Socket, find, lock, wait};
 use super::stream::{State, Stream};
 use crate::boundary::{c_api, set_errno};
@@ -120,8 +121,12 @@ fn receive(fd: c_int, to: &mut [u8], flags: c_int) -> Result<usize, c_int> {
         let received = wait(&stream, patience, is_ready).map(|mut guard| {
             let count = guard.receive_some(&mut to[done..], flags & libc::MSG_PEEK != 0);
             // The program may not come back soon, and the peer may wait for this room.
-            if guard.state == State::Connected {
-                guard.give_credits();
+            guard.give_credits();
+            (count, guard.is_owing())
+        });
+        let received = received.map(|(count, is_owing)| {
+            if is_owing {
+                attendant::owe(&stream);
             }
             count
         });
