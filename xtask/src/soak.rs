@@ -4,6 +4,7 @@
 //! the tests.
 
 mod java_connects;
+mod registrations;
 mod rsockets;
 
 use std::process::ExitCode;
@@ -21,6 +22,8 @@ pub(crate) struct Args {
 enum Soak {
     /// JVMs' clients that connect to a server over queue pairs, and disconnect.
     JavaConnects(java_connects::Args),
+    /// Register and deregister memory at changing places, with and without threads: mappings, descriptors, shared memory.
+    Registrations(registrations::Args),
     /// Random threads, operations, signals and stopped processes on rsockets.
     Rsockets(rsockets::Args),
 }
@@ -29,6 +32,7 @@ enum Soak {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.soak {
         Soak::JavaConnects(args) => java_connects::run(args),
+        Soak::Registrations(args) => registrations::run(args),
         Soak::Rsockets(args) => rsockets::run(args),
     }
 }

@@ -1,21 +1,20 @@
-//! Moves memory that a program registers onto shared memory, where it lies.
+//! Holds memory that a program registers, as a card that pins it would.
 //!
-//! A program that registers memory from `malloc`, and then spins on that memory without a call, gets data
-//! fast only if neighbours write there themselves. So the whole pages of such a region are copied into a file
-//! of the device's pool, and that file is mapped in their place. The rules:
+//! Two things are wanted of registered memory. Neighbours are to read and write it themselves, even if its owner calls nothing.
+//! And a program that unmaps it too early, or maps something else there, must never find peers' bytes in what came later. So the
+//! library has a mapping of its own of the same pages, and serves packets there:
 //!
-//! - Only whole pages of private anonymous memory move, never the stack, and [`BYTES_MAX`] at most at once. The rest of
-//!   the region is reached with packets.
-//! - Only while the process has no threads besides the caller and the library's own: another thread could
-//!   write to a page between its copy and the change. The library's threads touch the application's memory
-//!   only with a lane's token, and the caller holds all tokens meanwhile. Memory that is registered with
-//!   another device of this process stays where it is.
+//! - Private memory is moved, where it lies, onto a file of the device's pool ([`moving`]), which neighbours map as well.
+//! - Shared memory of the program's is mapped a second time, for the library alone.
+//!
+//! The rules:
+//!
+//! - Pages move while threads run: those that touch a page on its way wait ([`still`]).
+//! - Pages that hold other data as well, at a region's ends, move if system calls can wait, too, or if there is nobody else.
+//! - Stacks and descriptors of threads stay ([`threads::fixed`]), and so does more than [`BYTES_MAX`] at once. They are reached
+//!   where the program has them.
 //! - Several regions may name the same pages: a later region finds them moved, and when the last region goes, they are moved
-//!   back with their contents. If the process has other threads then, the pages become a private view of the file instead,
-//!   which the kernel puts in place in one step.
-//! - The file stays mapped a second time, for the library alone, and packets are served there. So if a
-//!   program unmaps its memory without deregistering it, or maps something else there, peers' bytes stay in
-//!   the old pages, as with a card.
+//!   back with their contents, into the mapping that was there before.
 //! - The library asks the kernel each time which pages are its own ([`maps`]), and leaves alone memory that
 //!   the program has unmapped or replaced meanwhile.
 //! - A child process gets copies of its own, as for any private memory ([`fork`]).
@@ -23,30 +22,42 @@
 
 mod fork;
 mod maps;
+mod moving;
+mod still;
 mod threads;
 
+pub use still::{MovingWay, moved_by, permit_moving};
 pub use threads::OwnThread;
 
-use highwire_shmem::{DedicatedSegment, Segment, SharedPool};
-use maps::{FileId, Nature, Piece};
+use fork::Undisturbed;
+use highwire_shmem::{DedicatedSegment, Segment, SharedPool, guard};
+use maps::{FileId, Mappings, Nature, Piece};
+use moving::Target;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
-use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use still::Still;
 
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// A longer region stays where it is: moving it would hold the lanes for a quarter of a second, and the child
-/// of a fork copies it.
+/// A longer piece stays where it is: the child of a fork would have to copy it.
 pub(crate) const BYTES_MAX: usize = 256 << 20;
+/// Each run and each second mapping takes up to four of the 65,530 mappings that a process may have.
+const HELD_MAX: usize = 4096;
 
-static MOVED: Mutex<Moved> = Mutex::new(Moved { runs: BTreeMap::new(), regions: BTreeMap::new() });
+static MOVED: Mutex<Moved> =
+    Mutex::new(Moved { runs: BTreeMap::new(), seconds: 0, regions: BTreeMap::new() });
+
+/// Runs something while no lane of a device touches memory.
+pub(crate) type Quietly<'a> = &'a dyn Fn(&mut dyn FnMut());
 
 /// The moved pages, and the registered regions.
 struct Moved {
     runs: BTreeMap<FileId, Run>,
+    /// Parts of regions that are mapped a second time.
+    seconds: usize,
     /// By device and key: the memory of every region of the process.
     regions: BTreeMap<(usize, u32), Range<usize>>,
 }
@@ -59,18 +70,21 @@ struct Run {
     /// Regions that name some of them.
     users: usize,
     range: Range<usize>,
+    /// Where the private mappings wait that were there before.
+    parked: usize,
 }
 
-/// The part of a region that neighbours can reach, until it is given to [`release`].
+/// A part of a region that the library has mapped itself, until it is given to [`release`].
 #[derive(Debug)]
-pub(crate) struct SharedPart {
-    file: FileId,
+pub(crate) struct HeldPart {
+    /// The moved pages that it is of.
+    run: Option<FileId>,
     /// Its addresses in this process.
     pub(crate) range: Range<usize>,
     /// The segment in which neighbours find it.
-    pub(crate) segment: u32,
+    pub(crate) segment: Option<u32>,
     pub(crate) offset: u64,
-    /// The file, mapped once more.
+    /// The library's mapping.
     pub(crate) mapping: Arc<Segment>,
 }
 
@@ -84,94 +98,254 @@ pub(crate) fn forget(device: usize, key: u32) {
     lock().regions.remove(&(device, key));
 }
 
-/// Finds or makes the part of `range` that neighbours can reach. `quietly` runs a function while no engine of
-/// the device touches memory.
+/// Holds as much of a region as can be held, in parts in the order of addresses.
 ///
 /// # Safety
-/// The memory belongs to the caller, and no thread writes to it before this returns.
+/// The memory belongs to the caller.
 pub(crate) unsafe fn acquire(
     device: usize,
     pool: &SharedPool,
-    range: Range<usize>,
-    quietly: impl FnOnce(&mut dyn FnMut()),
-) -> Option<SharedPart> {
-    let whole = range.start.checked_next_multiple_of(PAGE_BYTES)?..range.end / PAGE_BYTES * PAGE_BYTES;
-    if whole.is_empty() {
-        return None;
-    }
+    bytes: &Range<usize>,
+    quietly: Quietly<'_>,
+) -> Vec<HeldPart> {
+    let outer = bytes.start / PAGE_BYTES * PAGE_BYTES..bytes.end.next_multiple_of(PAGE_BYTES);
+    let inner = bytes.start.next_multiple_of(PAGE_BYTES)..bytes.end / PAGE_BYTES * PAGE_BYTES;
     let mut moved = lock();
-    let pieces = maps::pieces_of(&whole).ok()?;
-    let usable = |piece: &&Piece| match piece.nature {
-        Nature::Private => piece.range.len() <= BYTES_MAX && !holds_own_stack(&piece.range),
-        Nature::Shared { file, .. } => moved.runs.get(&file).is_some_and(|run| run.segment.is_of(pool)),
-        Nature::Other => false,
-    };
-    // Only one part of a region can be published: the largest, preferably one that lies in a file already.
-    let best = pieces
-        .iter()
-        .filter(usable)
-        .max_by_key(|piece| (piece.range.len(), matches!(piece.nature, Nature::Shared { .. })))?;
-    let range = best.range.clone();
-    if let Nature::Shared { file, offset } = best.nature {
-        let run = moved.runs.get_mut(&file)?;
-        run.users += 1;
-        let (segment, mapping) = (run.segment.id(), Arc::clone(&run.mapping));
-        return Some(SharedPart { file, range, segment, offset, mapping });
+    let Ok(mappings) = Mappings::read() else { return Vec::new() };
+    let mut way = None;
+    let mut parts = Vec::new();
+    for piece in mappings.pieces(&outer) {
+        match piece.nature {
+            Nature::Shared { file, offset } => parts.extend(moved.share(pool, &piece, file, offset)),
+            Nature::Private | Nature::PrivateFile => {
+                let chosen = way.get_or_insert_with(|| moved.way(device, &outer));
+                let still = chosen.as_ref().map(|(still, _)| still);
+                let permits_others = chosen.as_ref().is_some_and(|(_, permits)| *permits);
+                let is_plain = piece.nature == Nature::Private;
+                let whole = if is_plain && permits_others { &outer } else { &inner };
+                // The kernel does not watch faults of such mappings.
+                let protection =
+                    if is_plain || matches!(still, Some(Still::Alone)) { None } else { Still::protection() };
+                let Some(still) = protection.as_ref().or(still) else { continue };
+                for range in without(&piece.cut(whole).range, &threads::fixed()) {
+                    parts.extend(moved.shift(pool, &range, &mappings, still, quietly));
+                }
+            }
+            Nature::Other => {}
+        }
     }
-    let is_elsewhere = moved
-        .regions
-        .iter()
-        .any(|((owner, _), other)| *owner != device && other.start < range.end && range.start < other.end);
-    if is_elsewhere || !threads::is_alone() || !fork::is_ready() {
-        return None;
+    // The region's own bytes, of the pages that are held.
+    for part in &mut parts {
+        let start = part.range.start.max(bytes.start);
+        part.offset += (start - part.range.start) as u64;
+        part.range = start..part.range.end.min(bytes.end).max(start);
     }
-    let (segment, mapping) = pool.dedicate(range.len()).ok()?;
-    let file = file_of(&mapping)?;
-    let mut result = Ok(());
-    quietly(&mut || {
-        // SAFETY: the kernel says that the pages are private memory; no thread writes to them, by this function's contract and
-        // because the engines are held.
-        result = unsafe { move_to(&range, &mapping) };
-    });
-    result.ok()?;
-    let id = segment.id();
-    let mapping = Arc::new(mapping.without_file());
-    moved.runs.insert(file, Run { segment, mapping: Arc::clone(&mapping), users: 1, range: range.clone() });
-    fork::protect(moved.runs.values().map(|run| run.range.clone()));
-    Some(SharedPart { file, range, segment: id, offset: 0, mapping })
+    parts
 }
 
-/// A region lets go of its part. When the last region that names a run goes, the run is moved back.
-pub(crate) fn release(part: SharedPart, quietly: impl FnOnce(&mut dyn FnMut())) {
+/// A region lets go of a part. When the last region that names a run goes, the run is moved back.
+pub(crate) fn release(part: HeldPart, quietly: Quietly<'_>) {
     let mut moved = lock();
-    let Some(run) = moved.runs.get_mut(&part.file) else { return };
+    let Some(file) = part.run else {
+        moved.seconds -= 1;
+        return;
+    };
+    drop(part);
+    let Some(run) = moved.runs.get_mut(&file) else { return };
     run.users -= 1;
     if run.users > 0 {
         return;
     }
-    let Some(run) = moved.runs.remove(&part.file) else { return };
-    // Neighbours of this very process have the file mapped as well, elsewhere.
-    let mut pieces = maps::pieces_of(&run.range).unwrap_or_default();
-    pieces.retain(|piece| matches!(piece.nature, Nature::Shared { file, .. } if file == part.file));
-    let is_whole = pieces.iter().map(|piece| piece.range.len()).sum::<usize>() == run.range.len();
-    let alone = threads::is_alone();
-    quietly(&mut || {
-        for piece in &pieces {
-            // SAFETY: the kernel says that our file is mapped there. If this thread is alone, no other thread writes meanwhile;
-            // otherwise the kernel makes the change in one step. If that fails, the pages stay in the file, where they are
-            // still valid memory.
-            let _ = unsafe {
-                if alone { move_back(&piece.range, is_whole) } else { detach(piece, &run.segment) }
-            };
-        }
-    });
-    fork::protect(moved.runs.values().map(|run| run.range.clone()));
+    let Some(run) = moved.runs.remove(&file) else { return };
+    moved.restore(file, &run, quietly);
 }
 
-/// Whether the calling thread's own stack lies there: pages that are in use cannot be moved.
-fn holds_own_stack(range: &Range<usize>) -> bool {
-    let here = 0u8;
-    range.contains(&(ptr::from_ref(&here).addr()))
+impl Moved {
+    /// How pages can move that lie in a range, and whether those that hold other data can.
+    fn way(&self, device: usize, range: &Range<usize>) -> Option<(Still, bool)> {
+        let is_elsewhere = self.regions.iter().any(|((owner, _), other)| {
+            *owner != device && other.start < range.end && range.start < other.end
+        });
+        if fork::is_ready() { Still::choose(is_elsewhere) } else { None }
+    }
+
+    /// A part that is shared memory already.
+    fn share(&mut self, pool: &SharedPool, piece: &Piece, file: FileId, offset: u64) -> Option<HeldPart> {
+        let range = piece.range.clone();
+        if let Some(run) = self.runs.get_mut(&file) {
+            run.users += 1;
+            let segment = run.segment.is_of(pool).then(|| run.segment.id());
+            return Some(HeldPart {
+                run: Some(file),
+                range,
+                segment,
+                offset,
+                mapping: Arc::clone(&run.mapping),
+            });
+        }
+        if self.runs.len() + self.seconds >= HELD_MAX {
+            return None;
+        }
+        // SAFETY: the kernel says that it is shared memory; if the program has changed that meanwhile, it is refused.
+        let mapping = unsafe { Segment::second(range.start as *mut u8, range.len()) }.ok()?;
+        self.seconds += 1;
+        Some(HeldPart { run: None, range, segment: None, offset: 0, mapping: Arc::new(mapping) })
+    }
+
+    /// Moves private pages onto a file of the pool.
+    fn shift(
+        &mut self,
+        pool: &SharedPool,
+        range: &Range<usize>,
+        mappings: &Mappings,
+        still: &Still,
+        quietly: Quietly<'_>,
+    ) -> Option<HeldPart> {
+        let length = range.len();
+        if range.is_empty() || length > BYTES_MAX || self.runs.len() + self.seconds >= HELD_MAX {
+            return None;
+        }
+        let (segment, mapping) = pool.dedicate(length).ok()?;
+        let file = file_of(&mapping)?;
+        let parked = moving::reserve(length).ok()?;
+        let singles = mappings.within(range);
+        let mut made = Some((segment, mapping));
+        quietly(&mut || {
+            let Some((segment, mapping)) = made.take() else { return };
+            let Some(descriptor) = mapping.file() else { return };
+            let undisturbed = Undisturbed::new();
+            let mut done = 0;
+            for single in &singles {
+                let range = single.range.clone();
+                let target = Target { mapping: mapping.as_ptr(), file: descriptor, offset: done };
+                // SAFETY: the kernel says that this is one mapping of private memory, and the way keeps threads from it.
+                let (moved, result) = unsafe { moving::move_in(&range, parked + done, target, still) };
+                done += moved;
+                if result.is_err() {
+                    break;
+                }
+            }
+            // SAFETY: nothing is parked behind what has moved.
+            unsafe { moving::unreserve(&(parked + done..parked + length)) };
+            if done > 0 {
+                still.count();
+                let mapping = Arc::new(mapping.without_file());
+                let range = range.start..range.start + done;
+                self.runs.insert(file, Run { segment, mapping, users: 1, range, parked });
+                undisturbed.protect(self.ranges());
+            }
+        });
+        let run = self.runs.get(&file)?;
+        Some(HeldPart {
+            run: Some(file),
+            range: run.range.clone(),
+            segment: Some(run.segment.id()),
+            offset: 0,
+            mapping: Arc::clone(&run.mapping),
+        })
+    }
+
+    /// Moves a run back to where the program has its pages now.
+    fn restore(&mut self, file: FileId, run: &Run, quietly: Quietly<'_>) {
+        let parked = run.parked..run.parked + run.range.len();
+        // Its pages may hold other data, so threads of the library are as dangerous as others.
+        let mut way = Still::choose(true).map(|(still, _)| still);
+        let mut back = Vec::new();
+        let mut is_whole = true;
+        quietly(&mut || {
+            let undisturbed = Undisturbed::new();
+            let Ok(mappings) = Mappings::read() else { return };
+            for piece in mappings.of(file).filter(|piece| !guard::is_segment(piece.range.start)) {
+                let Nature::Shared { offset, .. } = piece.nature else { continue };
+                let there = run.parked + offset as usize;
+                let mut covered = 0;
+                for waiting in mappings.within(&(there..(there + piece.range.len()).min(parked.end))) {
+                    if waiting.rights != libc::PROT_READ | libc::PROT_WRITE {
+                        continue;
+                    }
+                    let start = piece.range.start + (waiting.range.start - there);
+                    let piece = piece.cut(&(start..start + waiting.range.len()));
+                    let done = move_back(&piece, waiting.range.start, run, &mut way);
+                    back.push(waiting.range.start..waiting.range.start + done);
+                    covered += done;
+                }
+                is_whole &= covered == piece.range.len();
+            }
+            undisturbed.protect(self.ranges());
+        });
+        // What has come back is not there any more, and somebody else may have the addresses.
+        for left in without(&parked, &back) {
+            // SAFETY: the program has unmapped the pages that belong here, and only the library knew of these.
+            unsafe { moving::unreserve(&left) };
+        }
+        if is_whole {
+            // At once, although neighbours may still have the file mapped: the program has the bytes nowhere else.
+            // SAFETY: the library's own mapping, which nothing uses any more.
+            unsafe { libc::madvise(run.mapping.as_ptr().cast(), run.mapping.len(), libc::MADV_REMOVE) };
+        }
+    }
+
+    fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
+        self.runs.values().map(|run| run.range.clone())
+    }
+}
+
+/// Moves one piece back, as far as any way does it. Returns how many bytes the private mapping has taken over.
+fn move_back(piece: &Piece, parked: usize, run: &Run, way: &mut Option<Still>) -> usize {
+    let Nature::Shared { offset, .. } = piece.nature else { return 0 };
+    let source = run.mapping.as_ptr().wrapping_add(offset as usize);
+    let mut done = 0;
+    while let Some(still) = way {
+        let rest = piece.cut(&(piece.range.start + done..piece.range.end));
+        // SAFETY: the kernel says that our file is mapped there, and what was there before is parked.
+        let (moved, result) =
+            unsafe { moving::move_out(&rest, parked + done, source.wrapping_add(done), still) };
+        done += moved;
+        if result.is_ok() {
+            return done;
+        }
+        // Kernels before 5.19 do not watch writes to shared memory.
+        *way = match still {
+            Still::Faults(_) => Still::protection(),
+            Still::Alone | Still::Protection => None,
+        };
+    }
+    let rest = piece.cut(&(piece.range.start + done..piece.range.end));
+    // If that fails as well, the pages stay in the file, where they are still valid memory.
+    let _ = detach(&rest, &run.segment);
+    done
+}
+
+/// Puts a private view of the file in place of the shared one. Later writes stay in this process.
+fn detach(piece: &Piece, segment: &DedicatedSegment) -> io::Result<()> {
+    let Nature::Shared { offset, .. } = piece.nature else { return Ok(()) };
+    let file = segment.open()?;
+    // SAFETY: the kernel changes the mapping in one step, and both show the same bytes. Pages that no thread has
+    // written to would go on showing the file, and a neighbour that has kept the file mapped could still write to it. So the
+    // kernel copies all pages now, which is safe even if other threads write meanwhile. Kernels before 5.14 cannot do this.
+    unsafe {
+        moving::map_over(&piece.range, piece.rights, file.as_fd(), libc::MAP_PRIVATE, offset)?;
+        libc::madvise(piece.range.start as *mut libc::c_void, piece.range.len(), libc::MADV_POPULATE_WRITE);
+    }
+    Ok(())
+}
+
+/// What is left of a range without others, which may overlap each other.
+fn without(range: &Range<usize>, others: &[Range<usize>]) -> Vec<Range<usize>> {
+    let mut others: Vec<_> = others.to_vec();
+    others.sort_by_key(|other| other.start);
+    let mut left = Vec::new();
+    let mut at = range.start;
+    for other in others {
+        if other.start > at && at < range.end {
+            left.push(at..other.start.min(range.end));
+        }
+        at = at.max(other.end);
+    }
+    if at < range.end {
+        left.push(at..range.end);
+    }
+    left
 }
 
 fn file_of(mapping: &Segment) -> Option<FileId> {
@@ -181,152 +355,25 @@ fn file_of(mapping: &Segment) -> Option<FileId> {
     Some(FileId { major: libc::major(device), minor: libc::minor(device), inode: metadata.ino() })
 }
 
-/// Copies the pages into the file and maps it in their place.
-///
-/// # Safety
-/// The range is private memory of this process, and no thread writes to it meanwhile.
-unsafe fn move_to(range: &Range<usize>, mapping: &Segment) -> io::Result<()> {
-    let file = mapping.file().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-    let _quiet = SignalsHeld::new();
-    // SAFETY: readable, by contract; the file's own mapping is as long.
-    unsafe {
-        ptr::copy_nonoverlapping(range.start as *const u8, mapping.as_ptr(), range.len());
-        map_over(range, file, libc::MAP_SHARED, 0)
-    }
-}
-
-/// Copies the pages into private memory and puts that in their place. With `empties`, the file's pages go at once, although
-/// neighbours may still have them mapped: the program has them nowhere else.
-///
-/// # Safety
-/// The range is a mapping of a file of ours, and no thread of this process writes to it meanwhile.
-unsafe fn move_back(range: &Range<usize>, empties: bool) -> io::Result<()> {
-    let _quiet = SignalsHeld::new();
-    // SAFETY: by contract; the second mapping is ours alone.
-    unsafe {
-        let shared = libc::mremap(range.start as *mut libc::c_void, 0, range.len(), libc::MREMAP_MAYMOVE);
-        let replaced = replace_by_copy(range);
-        if shared != libc::MAP_FAILED {
-            if empties && replaced.is_ok() {
-                libc::madvise(shared, range.len(), libc::MADV_REMOVE);
-            }
-            libc::munmap(shared, range.len());
-        }
-        replaced
-    }
-}
-
-/// Puts a private view of the file in place of the shared one. Later writes stay in this process.
-///
-/// # Safety
-/// The piece is a mapping of a file of ours.
-unsafe fn detach(piece: &Piece, segment: &DedicatedSegment) -> io::Result<()> {
-    let Nature::Shared { offset, .. } = piece.nature else { return Ok(()) };
-    let file = segment.open()?;
-    // SAFETY: by contract; the kernel changes the mapping in one step, and both show the same bytes. Pages that no thread has
-    // written to would go on showing the file, and a neighbour that has kept the file mapped could still write to it. So the
-    // kernel copies all pages now, which is safe even if other threads write meanwhile. Kernels before 5.14 cannot do this.
-    unsafe {
-        map_over(&piece.range, file.as_fd(), libc::MAP_PRIVATE, offset)?;
-        libc::madvise(piece.range.start as *mut libc::c_void, piece.range.len(), libc::MADV_POPULATE_WRITE);
-    }
-    Ok(())
-}
-
-/// # Safety
-/// The caller permits that the file replaces what the range shows now.
-unsafe fn map_over(
-    range: &Range<usize>,
-    file: BorrowedFd<'_>,
-    sharing: libc::c_int,
-    offset: u64,
-) -> io::Result<()> {
-    // SAFETY: the range is replaced as the caller wants; nothing else is touched.
-    let mapped = unsafe {
-        libc::mmap(
-            range.start as *mut libc::c_void,
-            range.len(),
-            libc::PROT_READ | libc::PROT_WRITE,
-            sharing | libc::MAP_FIXED,
-            file.as_raw_fd(),
-            offset as libc::off_t,
-        )
-    };
-    if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// Puts private memory with the same contents in place of a range. Calls nothing that allocates: it also runs in the child
-/// of a fork. Fails, and changes nothing, if the range cannot be read.
-///
-/// # Safety
-/// The range may be replaced, and no thread of this process writes to it meanwhile.
-unsafe fn replace_by_copy(range: &Range<usize>) -> io::Result<()> {
-    let length = range.len();
-    // SAFETY: new memory at a place of the kernel's choice.
-    let copy = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            length,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if copy == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    let mut done = 0;
-    while done < length {
-        let to = libc::iovec { iov_base: copy.wrapping_byte_add(done), iov_len: length - done };
-        let from =
-            libc::iovec { iov_base: (range.start + done) as *mut libc::c_void, iov_len: length - done };
-        // The kernel copies, so unreadable memory is an error and not a signal. SAFETY: one entry each, of
-        // this process's own memory; `to` is new memory of that length.
-        let copied =
-            unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0) };
-        if copied <= 0 {
-            // SAFETY: the memory was made above.
-            unsafe { libc::munmap(copy, length) };
-            return Err(io::Error::last_os_error());
-        }
-        done += copied as usize;
-    }
-    // SAFETY: moves the new memory onto the range, which the caller gives up.
-    let moved = unsafe {
-        libc::mremap(
-            copy,
-            length,
-            length,
-            libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED,
-            range.start as *mut libc::c_void,
-        )
-    };
-    if moved == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// Keeps this thread's signals waiting: a handler could write to pages that are being moved.
-struct SignalsHeld(libc::sigset_t);
-
-impl SignalsHeld {
-    fn new() -> SignalsHeld {
-        // SAFETY: the calls fill plain values.
-        unsafe {
-            let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-            libc::sigfillset(&raw mut all);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
-            SignalsHeld(before)
-        }
-    }
-}
-
-impl Drop for SignalsHeld {
-    fn drop(&mut self) {
-        // SAFETY: the mask is the one that `new` was given.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
-    }
-}
-
 fn lock() -> MutexGuard<'static, Moved> {
     MOVED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_must_stay_is_left_out_of_what_moves() {
+        for (others, expected) in [
+            (vec![], vec![10..20]),
+            (vec![0..5, 25..30], vec![10..20]),
+            (vec![12..14, 8..11], vec![11..12, 14..20]),
+            (vec![18..40], vec![10..18]),
+            (vec![11..19, 12..13], vec![10..11, 19..20]),
+            (vec![0..40], vec![]),
+        ] {
+            assert_eq!(without(&(10..20), &others), expected, "{others:?}");
+        }
+    }
 }

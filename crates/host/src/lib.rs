@@ -120,7 +120,7 @@ pub use error::{ChainError, ConnectError, CreateError, MemoryError, NoChannel, O
 pub use events::{EventQueue, EventTarget, TaggedEvent, log_to};
 pub use frames::{Flow, SpreadConfig};
 pub use gsi::{Gsi, GsiError, ReceivedMad};
-pub use in_place::OwnThread;
+pub use in_place::{MovingWay, OwnThread, moved_by, permit_moving};
 pub use limits::DeviceLimits;
 pub use process::Process;
 pub use queue_pair::{Chain, ConnectOptions, QueuePair, QueuePairConfig, XrcTargetConfig};

@@ -9,7 +9,7 @@
 
 mod views;
 
-pub(crate) use views::{VIEW_BYTES_MAX, View};
+pub(crate) use views::{VIEW_BYTES_MAX, View, ViewPart};
 
 use highwire_link::shm::Received;
 use highwire_shmem::{

@@ -12,8 +12,8 @@ pub use device_memory::DeviceMemory;
 
 use crate::device::Owner;
 use crate::error::MemoryError;
-use crate::in_place::{self, SharedPart};
-use crate::memory::View;
+use crate::in_place::{self, HeldPart};
+use crate::memory::{View, ViewPart};
 use highwire_link::shm::{Access as ShmAccess, PublishedRegion};
 use highwire_shmem::SharedBuffer;
 use highwire_verbs::{
@@ -46,8 +46,10 @@ pub struct MemoryRegion {
     /// The attributes with which it was registered.
     attr: RegionAttr,
     is_published: bool,
-    /// The part of it that was moved to memory that neighbours reach.
-    part: Option<SharedPart>,
+    /// The library is to hold its memory.
+    is_held: bool,
+    /// The parts of it that the library has mapped itself.
+    parts: Vec<HeldPart>,
     /// Memory that must stay as long as its keys.
     keeps: Option<Arc<SharedBuffer>>,
 }
@@ -57,9 +59,9 @@ pub struct MemoryRegion {
 pub struct RegisterOptions {
     /// The address by which keys refer to the first byte; its own unless given.
     pub iova: Option<u64>,
-    /// Whole pages of private memory move, where they lie, onto memory that peers on this host can reach, if no thread but the
-    /// caller could notice; and move back when the last region of them goes. Peers then WRITE and READ there without this
-    /// side's help.
+    /// The library holds the memory, as a card pins it. Private memory moves, where it lies, onto memory that peers on this host
+    /// can reach, and moves back when the last region of it goes. Peers then WRITE and READ there without this side's help. A
+    /// program that unmaps the memory too early, or maps something else there, does not find peers' bytes in what came later.
     pub in_place: bool,
 }
 
@@ -124,8 +126,8 @@ impl ProtectionDomain {
     /// Registers memory with a full configuration.
     ///
     /// # Safety
-    /// As [`register`](Self::register). With `in_place`, nothing else writes to the memory before this returns: no other
-    /// thread, no other device of this process, no input or output that is under way.
+    /// As [`register`](Self::register). With `in_place`, no input or output is under way for which the kernel has pinned the
+    /// memory (`O_DIRECT`). Threads may go on using it.
     ///
     /// # Errors
     /// [`MemoryError`]. It is no error if memory could not be moved: peers reach it with packets.
@@ -139,20 +141,9 @@ impl ProtectionDomain {
         let own = if access.contains(Access::ZERO_BASED) { 0 } else { addr as u64 };
         let mut region =
             self.inner.register(addr as u64, options.iova.unwrap_or(own), length as u64, access)?;
-        let for_peers = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
-        if options.in_place
-            && access.intersects(for_peers)
-            && !region.is_published
-            && self.inner.device.directly_reached().is_some()
-        {
-            let range = addr as usize..addr as usize + length;
-            let device = &self.inner.device;
-            // SAFETY: by the caller's promise; a range that wraps would not have been registered.
-            region.part =
-                unsafe { in_place::acquire(device.number(), &device.pool, range, |act| device.quietly(act)) };
-            region.show_through_view();
-            region.publish();
-        }
+        region.is_held = options.in_place;
+        // SAFETY: by the caller's promise.
+        unsafe { region.hold() };
         Ok(region)
     }
 
@@ -180,7 +171,8 @@ impl ProtectionDomain {
             key: key.0,
             attr,
             is_published: false,
-            part: None,
+            is_held: false,
+            parts: Vec::new(),
             keeps: None,
         }
     }
@@ -245,7 +237,8 @@ impl PdInner {
             key: key.0,
             attr,
             is_published: false,
-            part: None,
+            is_held: false,
+            parts: Vec::new(),
             keeps: None,
         };
         in_place::note(self.device.number(), key.0, attr.addr as usize..(attr.addr + attr.length) as usize);
@@ -261,18 +254,18 @@ impl PdInner {
     }
 
     /// Opens the region, or the part of it that peers can map, to those peers.
-    fn publish(&self, key: LocalKey, attr: &RegionAttr, part: Option<&SharedPart>) -> bool {
+    fn publish(&self, key: LocalKey, attr: &RegionAttr, parts: &[HeldPart]) -> bool {
         let Some(local) = self.device.directly_reached() else { return false };
         let in_pool = self.device.pool.locate(attr.addr as *const u8, attr.length as usize);
-        let place = match (in_pool, part) {
+        // Only one part of a region can be published: the longest.
+        let reached = parts.iter().filter_map(|part| Some((part, part.segment?)));
+        let best = reached.max_by_key(|(part, _)| part.range.len());
+        let place = match (in_pool, best) {
             (Some((segment, offset)), _) => Some((segment, offset as u64, 0, 0)),
-            (None, Some(part)) => {
+            (None, Some((part, segment))) => {
                 let before = u32::try_from(part.range.start as u64 - attr.addr);
                 let behind = u32::try_from(attr.addr + attr.length - part.range.end as u64);
-                before
-                    .ok()
-                    .zip(behind.ok())
-                    .map(|(before, behind)| (part.segment, part.offset, before, behind))
+                before.ok().zip(behind.ok()).map(|(before, behind)| (segment, part.offset, before, behind))
             }
             (None, None) => None,
         };
@@ -411,7 +404,7 @@ impl MemoryRegion {
             self.attr = RegionAttr { addr, length, iova, ..self.attr };
             (self.addr, self.length) = (iova, length);
             self.keeps = None;
-            self.unshare();
+            self.let_go();
             in_place::note(self.pd.device.number(), self.key, addr as usize..(addr + length) as usize);
         }
         self.attr.access = change.access.unwrap_or(self.attr.access);
@@ -419,34 +412,58 @@ impl MemoryRegion {
             self.pd = Arc::clone(&pd.inner);
         }
         self.publish();
+        if memory.is_some() {
+            // SAFETY: by the caller's promise.
+            unsafe { self.hold() };
+        }
         Ok(())
     }
 
     fn publish(&mut self) {
-        self.is_published = self.pd.publish(LocalKey(self.key), &self.attr, self.part.as_ref());
+        self.is_published = self.pd.publish(LocalKey(self.key), &self.attr, &self.parts);
     }
 
-    /// Peers' packets reach moved memory through the library's mapping, as neighbours do, and not through the
-    /// program's.
+    /// Takes hold of the memory, if that is wanted, and opens what neighbours can map to them.
+    ///
+    /// # Safety
+    /// As for [`ProtectionDomain::register_with`], with `in_place`.
+    unsafe fn hold(&mut self) {
+        let device = &self.pd.device;
+        let (addr, length) = (self.attr.addr as usize, self.attr.length as usize);
+        // The device's own memory goes with the device alone.
+        if !self.is_held || length == 0 || device.pool.locate(addr as *const u8, length).is_some() {
+            return;
+        }
+        let range = addr..addr + length;
+        // SAFETY: by contract; a range that wraps would not have been registered.
+        self.parts =
+            unsafe { in_place::acquire(device.number(), &device.pool, &range, &|act| device.quietly(act)) };
+        self.show_through_view();
+        self.publish();
+    }
+
+    /// Packets reach held memory through the library's mapping, as neighbours do, and not through the program's.
     fn show_through_view(&self) {
-        let Some(part) = &self.part else { return };
+        if self.parts.is_empty() {
+            return;
+        }
         let first_page = self.attr.addr & !(in_place::PAGE_BYTES as u64 - 1);
-        let view = View {
-            first_page,
+        let part = |part: &HeldPart| ViewPart {
             start: part.range.start as u64 - first_page,
             length: part.range.len() as u64,
             mapping: Arc::clone(&part.mapping),
             offset: part.offset,
         };
+        let view = View { first_page, parts: self.parts.iter().map(part).collect() };
         for lane in &self.pd.device.lanes {
             lane.control(|engine| engine.show_through(LocalKey(self.key), &self.attr, &view));
         }
     }
 
-    /// Gives the moved part back.
-    fn unshare(&mut self) {
-        if let Some(part) = self.part.take() {
-            in_place::release(part, |act| self.pd.device.quietly(act));
+    /// Gives back what is held.
+    fn let_go(&mut self) {
+        for part in self.parts.drain(..) {
+            in_place::release(part, &|act| self.pd.device.quietly(act));
         }
     }
 
@@ -473,6 +490,6 @@ impl Drop for MemoryRegion {
         self.withdraw();
         self.pd.revoke(LocalKey(self.key));
         in_place::forget(self.pd.device.number(), self.key);
-        self.unshare();
+        self.let_go();
     }
 }

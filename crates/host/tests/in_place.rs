@@ -1,5 +1,5 @@
-//! Memory of the process that neighbours reach where it lies. Pages move only while the process has one thread, so the tests
-//! run in `main`, one after the other.
+//! Memory of the process that the library holds, and that neighbours reach where it lies. Each way to move it depends on the
+//! threads that the process has, so the tests run in `main`, one after the other.
 #![allow(
     unsafe_code,
     reason = "registering memory of the process is, and so is everything that is tried on it here"
@@ -8,14 +8,14 @@
 mod common;
 
 use common::{End, Setup, next_ok};
-use highwire_host::verbs::{Access, CompletionStatus, Operation, Service};
-use highwire_host::{Engine, LinkChoice, MemoryRegion, RegisterOptions};
+use highwire_host::verbs::{Access, CompletionStatus, Operation, RecvWr, SendWr, Service};
+use highwire_host::{Engine, LinkChoice, MemoryRegion, MovingWay, RegisterOptions, moved_by, permit_moving};
 use std::ptr;
 
 const PAGE: usize = 4096;
 
 fn main() {
-    let tests: [(&str, fn()); 9] = [
+    let tests: [(&str, fn()); 14] = [
         (
             "a_peer_works_on_memory_whose_owner_calls_nothing",
             a_peer_works_on_memory_whose_owner_calls_nothing,
@@ -34,12 +34,27 @@ fn main() {
             "what_is_mapped_in_the_place_of_registered_memory_hears_nothing_of_peers",
             what_is_mapped_in_the_place_of_registered_memory_hears_nothing_of_peers,
         ),
-        ("nothing_moves_under_another_thread", nothing_moves_under_another_thread),
-        ("memory_comes_back_under_another_thread", memory_comes_back_under_another_thread),
+        (
+            "pages_that_hold_other_data_move_where_that_is_safe",
+            pages_that_hold_other_data_move_where_that_is_safe,
+        ),
+        (
+            "memory_moves_under_threads_that_use_it_by_every_way",
+            memory_moves_under_threads_that_use_it_by_every_way,
+        ),
+        ("without_any_way_memory_is_reached_with_packets", without_any_way_memory_is_reached_with_packets),
+        ("what_came_back_is_private_memory_as_before", what_came_back_is_private_memory_as_before),
+        (
+            "memory_that_the_program_has_moved_comes_back_there",
+            memory_that_the_program_has_moved_comes_back_there,
+        ),
+        ("registrations_leave_no_trace", registrations_leave_no_trace),
+        ("whatever_is_held_is_pinned", whatever_is_held_is_pinned),
         ("the_stack_and_the_memory_of_another_device_stay", the_stack_and_the_memory_of_another_device_stay),
     ];
     println!("running {} tests", tests.len());
     for (name, test) in tests {
+        permit_moving(&MovingWay::ALL);
         test();
         println!("test {name} ... ok");
     }
@@ -161,6 +176,8 @@ fn a_peer_works_on_memory_whose_owner_calls_nothing() {
 }
 
 fn what_is_not_a_whole_page_is_reached_with_packets() {
+    // System calls of other threads would not wait, so pages with other data stay.
+    permit_moving(&[MovingWay::Protection]);
     let [a, b] = &pair();
     let pages = Pages::new(8);
     let (from, to) = (PAGE - 24, 5 * PAGE + 24);
@@ -308,7 +325,111 @@ fn with_another_thread<R>(act: impl FnOnce() -> R) -> R {
     result
 }
 
-fn nothing_moves_under_another_thread() {
+fn pages_that_hold_other_data_move_where_that_is_safe() {
+    let [a, b] = &pair();
+    let pages = Pages::new(3);
+    let before = moved_by(MovingWay::Alone) + moved_by(MovingWay::Faults);
+    let region = pages.register(b, PAGE + 8, PAGE + 72);
+    if moved_by(MovingWay::Alone) + moved_by(MovingWay::Faults) == before {
+        println!("skipped: the device has a thread, and userfaultfd(2) is not permitted");
+        return;
+    }
+    assert_eq!([0, 1, 2].map(|page| pages.is_moved(page * PAGE)), [false, true, false]);
+    let bytes = a.fill(0, 64, 9);
+    done_alone(a, Operation::Write(region.remote(0)), 0, 64);
+    assert!((0..64).all(|at| pages.get(PAGE + 8 + at) == bytes[at]));
+    assert_eq!((pages.get(PAGE + 7), pages.get(PAGE + 72)), ((PAGE + 7) as u8, (PAGE + 72) as u8));
+    // A second region of the same page finds it moved.
+    let second = pages.register(b, PAGE + 100, PAGE + 200);
+    drop(region);
+    done_alone(a, Operation::Write(second.remote(8)), 0, 8);
+    drop(second);
+    assert!(!pages.is_moved(PAGE));
+    assert_eq!((pages.get(PAGE + 8), pages.get(PAGE + 108)), (bytes[0], bytes[0]));
+}
+
+/// The ways that need no way to be alone.
+const BESIDE_THREADS: [MovingWay; 3] = [MovingWay::Faults, MovingWay::ThreadFaults, MovingWay::Protection];
+
+/// Runs a test with each way that this system permits.
+fn by_every_way(mut test: impl FnMut(MovingWay)) {
+    for way in BESIDE_THREADS {
+        permit_moving(&[way]);
+        let before = moved_by(way);
+        let [_, b] = &pair();
+        let pages = Pages::new(1);
+        drop(pages.register(b, 0, PAGE));
+        if moved_by(way) == before {
+            assert_ne!((way, cfg!(target_arch = "x86_64")), (MovingWay::Protection, true));
+            println!("skipped: {way:?} is not permitted here");
+            continue;
+        }
+        test(way);
+    }
+}
+
+/// Ends the threads of a test even if it fails.
+struct Stops<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// Threads count in words of the pages, each in its own, in every page and across registrations: no count may be lost.
+fn memory_moves_under_threads_that_use_it_by_every_way() {
+    const THREADS: usize = 8;
+    const ROUNDS: usize = 60;
+    by_every_way(|way| {
+        let [a, b] = &pair();
+        let pages = Pages::new(40);
+        (0..pages.length).for_each(|at| pages.set(at, 0));
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let counted: Vec<u64> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS)
+                .map(|thread| {
+                    let (start, stop) = (pages.start.addr(), &stop);
+                    scope.spawn(move || {
+                        let mut count = 0u64;
+                        // Every thread has been everywhere at least once in the end.
+                        while !stop.load(std::sync::atomic::Ordering::Relaxed) || count % 40 != 0 {
+                            let at = count as usize % 40 * PAGE + thread * 8;
+                            let word = std::ptr::with_exposed_provenance_mut::<u64>(start + at);
+                            // SAFETY: the word is this thread's; peers write elsewhere in the page.
+                            unsafe { word.write_volatile(word.read_volatile() + 1) };
+                            count += 1;
+                        }
+                        count
+                    })
+                })
+                .collect();
+            let stops = Stops(&stop);
+            for round in 0..ROUNDS {
+                let from = round % 7 * PAGE;
+                let region = pages.register(b, from, pages.length - round % 5 * PAGE);
+                let other = pages.register(b, from + 2 * PAGE, from + 9 * PAGE);
+                assert!(pages.is_moved(from), "{way:?}");
+                let before = direct(a);
+                done_alone(a, Operation::Write(region.remote(2048)), 0, 64);
+                done_alone(a, Operation::Read(other.remote(2048)), 0, 64);
+                assert_eq!(direct(a), before + 2, "{way:?}");
+                drop(region);
+                drop(other);
+                assert!(!pages.is_moved(from), "{way:?}");
+            }
+            drop(stops);
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        for (thread, count) in counted.iter().enumerate() {
+            let found: u64 = (0..40).map(|page| pages.word(page * PAGE + thread * 8)).sum();
+            assert_eq!(found, *count, "{way:?}: counts of thread {thread} were lost");
+        }
+    });
+}
+
+fn without_any_way_memory_is_reached_with_packets() {
+    permit_moving(&[]);
     let [a, b] = &pair();
     let pages = Pages::new(16);
     let region = with_another_thread(|| pages.register(b, 0, pages.length));
@@ -318,17 +439,178 @@ fn nothing_moves_under_another_thread() {
     assert_eq!(direct(a), 0);
 }
 
-fn memory_comes_back_under_another_thread() {
-    let [a, b] = &pair();
-    let pages = Pages::new(16);
-    let region = pages.register(b, 0, pages.length);
-    let bytes = a.fill(0, 64, 1);
-    done_alone(a, Operation::Write(region.remote(70)), 0, 64);
-    with_another_thread(|| drop(region));
-    assert!(!pages.is_moved(0));
-    assert!((0..64).all(|i| pages.get(70 + i) == bytes[i]) && pages.get(69) == 69);
-    pages.set(70, 1);
-    assert_eq!(pages.get(70), 1);
+fn what_came_back_is_private_memory_as_before() {
+    by_every_way(|way| {
+        let [a, b] = &pair();
+        let pages = Pages::new(16);
+        let region = pages.register(b, 0, pages.length);
+        let bytes = a.fill(0, 64, 1);
+        done_alone(a, Operation::Write(region.remote(70)), 0, 64);
+        with_another_thread(|| drop(region));
+        assert!((0..64).all(|i| pages.get(70 + i) == bytes[i]) && pages.get(69) == 69);
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("the kernel tells");
+        let line = maps.lines().find(|line| {
+            let (start, end) = line.split_once(' ').expect("a range").0.split_once('-').expect("two ends");
+            let hex = |text| usize::from_str_radix(text, 16).expect("an address");
+            (hex(start)..hex(end)).contains(&pages.start.addr())
+        });
+        let line = line.expect("it is mapped");
+        assert!(line.contains(" rw-p 00000000 00:00 0"), "{way:?}: no file is behind it: {line}");
+        // SAFETY: the pages are ours.
+        assert_eq!(unsafe { libc::madvise(pages.start.cast(), pages.length, libc::MADV_DONTNEED) }, 0);
+        assert!((0..pages.length).all(|at| pages.get(at) == 0), "{way:?}");
+    });
+}
+
+fn memory_that_the_program_has_moved_comes_back_there() {
+    by_every_way(|way| {
+        let [_, b] = &pair();
+        let pages = Pages::new(16);
+        let region = pages.register(b, 0, pages.length);
+        // SAFETY: the pages are ours; that they are registered is what is tried here. As `realloc` moves a large block.
+        let moved =
+            unsafe { libc::mremap(pages.start.cast(), pages.length, 2 * pages.length, libc::MREMAP_MAYMOVE) };
+        if moved == libc::MAP_FAILED {
+            println!("skipped: the kernel does not enlarge a mapping of a file");
+            return;
+        }
+        let elsewhere = Pages { start: moved.cast(), length: pages.length };
+        drop(region);
+        assert!(!elsewhere.is_moved(0) && (0..16).all(|page| elsewhere.get(page * PAGE + 7) == 7), "{way:?}");
+        // SAFETY: the pages are ours; the rest of the larger mapping goes with it.
+        unsafe { libc::munmap(moved.wrapping_add(pages.length), pages.length) };
+        std::mem::forget(pages);
+    });
+}
+
+fn registrations_leave_no_trace() {
+    let count = |file: &str| std::fs::read_to_string(file).expect("the kernel tells").lines().count();
+    let files = |folder: &str| std::fs::read_dir(folder).expect("a folder").count();
+    by_every_way(|way| {
+        let [_, b] = &pair();
+        let pages = Pages::new(512);
+        let mut before = (0, 0);
+        let mut place = 1usize;
+        for round in 0..400 {
+            // Different places and lengths, and two regions at once that overlap now and then.
+            place = (place * 75 + 74) % 65_537;
+            let (from, length) = (place % 400 * PAGE, (1 + place % 20) * PAGE);
+            let region = pages.register(b, from, from + length);
+            let second = pages.register(b, from + PAGE * (place % 3), from + length + 3 * PAGE);
+            if round % 2 == 0 {
+                drop(region);
+                drop(second);
+            } else {
+                drop(second);
+                drop(region);
+            }
+            if round == 20 {
+                before = (count("/proc/self/maps"), files("/proc/self/fd"));
+            }
+        }
+        let after = (count("/proc/self/maps"), files("/proc/self/fd"));
+        assert!(after.0 <= before.0 + 4, "{way:?}: mappings {before:?} became {after:?}");
+        assert_eq!(after.1, before.1, "{way:?}: descriptors");
+        assert!((0..pages.length).all(|at| pages.get(at) == at as u8), "{way:?}");
+    });
+}
+
+/// What a program may register.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Private,
+    Shared,
+    File,
+    PrivateFile,
+}
+
+fn memory_of(kind: Kind, file: &std::fs::File) -> Pages {
+    use std::os::fd::AsRawFd;
+    let (fd, flags) = match kind {
+        Kind::Private => (-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS),
+        Kind::Shared => (-1, libc::MAP_SHARED | libc::MAP_ANONYMOUS),
+        Kind::File => (file.as_raw_fd(), libc::MAP_SHARED),
+        Kind::PrivateFile => (file.as_raw_fd(), libc::MAP_PRIVATE),
+    };
+    let length = 4 * PAGE;
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: new memory at a place of the kernel's choice.
+    let start = unsafe { libc::mmap(ptr::null_mut(), length, rights, flags, fd, 0) };
+    assert_ne!(start, libc::MAP_FAILED);
+    let pages = Pages { start: start.cast(), length };
+    (0..length).for_each(|at| pages.set(at, b'o'));
+    pages
+}
+
+/// Something else takes the place of registered memory: no operation of a peer's or of this side's reads or writes it.
+fn whatever_is_held_is_pinned() {
+    let file = std::fs::File::from({
+        // SAFETY: a new memory file.
+        let fd = unsafe { libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC) };
+        assert!(fd >= 0);
+        // SAFETY: the descriptor is new and ours.
+        unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) }
+    });
+    file.set_len(4 * PAGE as u64).expect("a length");
+    for link in [LinkChoice::Auto, LinkChoice::Udp] {
+        for kind in [Kind::Private, Kind::Shared, Kind::File, Kind::PrivateFile] {
+            by_every_way(|way| {
+                let [a, b] = &Setup::new(Service::Rc, link).pair();
+                let pages = memory_of(kind, &file);
+                let region = pages.register(b, 0, pages.length);
+                let (place, length) = (pages.start.cast(), pages.length);
+                // SAFETY: the pages are ours; that they are registered is what is tried here.
+                let other = unsafe {
+                    libc::munmap(place, length);
+                    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+                    libc::mmap(place, length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+                };
+                assert_eq!(other, place);
+                (0..length).for_each(|at| pages.set(at, b'N'));
+                let what = format!("{link:?} {kind:?} {way:?}");
+                let untouched = |step: &str| {
+                    assert!((0..length).all(|at| pages.get(at) == b'N'), "{what}: {step} wrote there");
+                };
+                let old = |bytes: Vec<u8>, step: &str| {
+                    assert!(bytes.iter().all(|byte| *byte == b'o'), "{what}: {step} took foreign bytes");
+                };
+                a.buffer.fill(b'E');
+                a.post(1, Operation::Read(region.remote(5000)), 0, 3000);
+                next_ok(a, b);
+                old(a.buffer.to_vec(0, 3000), "READ");
+                // This side sends from there, and a peer's bytes arrive there.
+                a.receive(2, 0, 3000);
+                let sges = [region.sge(5000, 3000)];
+                b.qp.post_send(&[SendWr::new(3, Operation::Send, &sges)]).expect("posts");
+                next_ok(b, a);
+                next_ok(a, b);
+                old(a.buffer.to_vec(0, 3000), "SEND");
+                b.qp.post_send(&[SendWr::new(3, Operation::Write(a.buffer.remote(0)), &sges)])
+                    .expect("posts");
+                next_ok(b, a);
+                old(a.buffer.to_vec(0, 3000), "a WRITE from there");
+                a.buffer.fill(b'E');
+                b.qp.post_recv(&RecvWr { wr_id: 4, sges: &sges }).expect("posts");
+                a.post(5, Operation::Send, 0, 3000);
+                next_ok(a, b);
+                next_ok(b, a);
+                untouched("a receive");
+                a.post(6, Operation::Write(region.remote(100)), 0, 9000);
+                next_ok(a, b);
+                untouched("WRITE");
+                a.post(7, Operation::FetchAdd { remote: region.remote(64), add: 1 }, 0, 8);
+                next_ok(a, b);
+                a.post(8, Operation::CompareSwap { remote: region.remote(72), compare: 0, swap: 1 }, 0, 8);
+                next_ok(a, b);
+                untouched("an atomic");
+                b.qp.post_send(&[SendWr::new(9, Operation::Read(a.buffer.remote(0)), &sges)]).expect("posts");
+                next_ok(b, a);
+                untouched("a READ to there");
+                drop(region);
+                untouched("the end of the registration");
+            });
+        }
+    }
 }
 
 fn the_stack_and_the_memory_of_another_device_stay() {

@@ -3,10 +3,22 @@
 //! An invalid value is reported on stderr, once, and then there is no device: a program that was to be tested
 //! under loss must not run without it.
 
+/// The ways to move memory that a list names.
+fn ways(text: &str) -> Result<Vec<MovingWay>, String> {
+    let way = |name: &str| match name.trim() {
+        "alone" => Ok(MovingWay::Alone),
+        "faults" => Ok(MovingWay::Faults),
+        "thread-faults" => Ok(MovingWay::ThreadFaults),
+        "protection" => Ok(MovingWay::Protection),
+        _ => Err("0, 1, or some of alone,faults,thread-faults,protection".to_string()),
+    };
+    text.split(',').map(way).collect()
+}
+
 #[cfg(test)]
 use highwire_host::WakeMode;
 use highwire_host::verbs::Recovery;
-use highwire_host::{DeviceConfig, LinkChoice, Sharing, WAKE_VARIABLE};
+use highwire_host::{DeviceConfig, LinkChoice, MovingWay, Sharing, WAKE_VARIABLE};
 use highwire_link::{FaultConfig, environment, parse_duration, parse_rate};
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -118,6 +130,9 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
         ..DeviceConfig::default()
     };
     let moves_memory = value("HIGHWIRE_REMAP").is_none_or(|(_, value)| value != "0");
+    if let Some((name, text)) = value("HIGHWIRE_REMAP").filter(|(_, text)| text != "0" && text != "1") {
+        highwire_host::permit_moving(&ways(&text).map_err(|error| wrong(name, &text, &error))?);
+    }
     let is_loud = value("HIGHWIRE_LOG").is_some_and(|(_, value)| value != "0");
     Ok(Settings { name, device, recovery, moves_memory, is_loud })
 }

@@ -20,7 +20,10 @@ mod machine;
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[path = "guard/portable.rs"]
 mod machine;
+mod pause;
 mod segments;
+
+pub use pause::{Pause, can_pause, pause};
 
 use std::sync::atomic::Ordering;
 
@@ -95,6 +98,11 @@ pub(crate) fn watch(start: usize, len: usize) {
 /// Forgets a segment that is about to be unmapped.
 pub(crate) fn forget(start: usize) {
     segments::forget(start);
+}
+
+/// Whether a segment of this library begins there.
+pub fn is_segment(start: usize) -> bool {
+    segments::is_watched(start)
 }
 
 /// How often a segment of this process has lost pages because a process truncated its file.

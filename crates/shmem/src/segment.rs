@@ -115,6 +115,23 @@ impl Segment {
         map(file, len)
     }
 
+    /// A second mapping of shared memory that the process has mapped at an address, with the same rights. It stays when the
+    /// first one goes.
+    ///
+    /// # Errors
+    /// Those of `mremap`: no shared memory is mapped there, or it is a device's, which cannot be mapped twice.
+    ///
+    /// # Safety
+    /// All of it is one mapping of shared memory: the kernel empties a private one.
+    pub unsafe fn second(start: *mut u8, len: usize) -> io::Result<Segment> {
+        // SAFETY: mremap(2): with an old length of zero, shared memory is mapped once more. The pages are the caller's.
+        let base = unsafe { libc::mremap(start.cast(), 0, len, libc::MREMAP_MAYMOVE) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Segment { base: base.cast(), len, backing: Backing::Mapped(None) })
+    }
+
     /// Zeroed private memory, for tests and for rings that never leave the process.
     ///
     /// # Panics

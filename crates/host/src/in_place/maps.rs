@@ -1,4 +1,4 @@
-//! The kernel's list of a range of this process's memory.
+//! The kernel's list of this process's memory.
 //!
 //! Programs unmap, map again and move memory without telling the library, so it trusts no other source.
 
@@ -11,12 +11,16 @@ use std::ops::Range;
 pub(super) struct Piece {
     pub(super) range: Range<usize>,
     pub(super) nature: Nature,
+    /// The rights, as `mprotect` takes them.
+    pub(super) rights: libc::c_int,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Nature {
     /// Private, readable and writable, behind no file, and not the stack.
     Private,
+    /// A private view of a file, readable and writable.
+    PrivateFile,
     /// Shared memory of a file.
     Shared { file: FileId, offset: u64 },
     /// Anything else, or nothing.
@@ -31,35 +35,64 @@ pub(super) struct FileId {
     pub(super) inode: u64,
 }
 
-/// The pieces of a range, in order and without gaps.
-pub(super) fn pieces_of(range: &Range<usize>) -> io::Result<Vec<Piece>> {
-    Ok(pieces(&fs::read_to_string("/proc/self/maps")?, range))
+/// Every mapping of the process, in order, as the kernel has them.
+#[derive(Debug)]
+pub(super) struct Mappings(Vec<Piece>);
+
+impl Mappings {
+    pub(super) fn read() -> io::Result<Mappings> {
+        Ok(Mappings::parse(&fs::read_to_string("/proc/self/maps")?))
+    }
+
+    fn parse(text: &str) -> Mappings {
+        Mappings(text.lines().filter_map(parse).collect())
+    }
+
+    /// The pieces of a range, in order and without gaps.
+    pub(super) fn pieces(&self, range: &Range<usize>) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut at = range.start;
+        let nothing = |range| Piece { range, nature: Nature::Other, rights: libc::PROT_NONE };
+        for piece in self.within(range) {
+            if piece.range.start > at {
+                append(&mut pieces, nothing(at..piece.range.start));
+            }
+            at = piece.range.end;
+            append(&mut pieces, piece);
+        }
+        if at < range.end {
+            append(&mut pieces, nothing(at..range.end));
+        }
+        pieces
+    }
+
+    /// The kernel's own mappings, as far as they lie in a range. Calls that move memory take one at a time.
+    pub(super) fn within(&self, range: &Range<usize>) -> Vec<Piece> {
+        let first = self.0.partition_point(|piece| piece.range.end <= range.start);
+        let touching = self.0[first..].iter().take_while(|piece| piece.range.start < range.end);
+        touching.map(|piece| piece.cut(range)).collect()
+    }
+
+    /// Every mapping of a file.
+    pub(super) fn of(&self, wanted: FileId) -> impl Iterator<Item = &Piece> {
+        self.0
+            .iter()
+            .filter(move |piece| matches!(piece.nature, Nature::Shared { file, .. } if file == wanted))
+    }
 }
 
-fn pieces(text: &str, range: &Range<usize>) -> Vec<Piece> {
-    let mut pieces: Vec<Piece> = Vec::new();
-    let mut at = range.start;
-    for piece in text.lines().filter_map(parse) {
-        let (start, end) = (piece.range.start.max(at), piece.range.end.min(range.end));
-        if start >= end {
-            continue;
-        }
-        if start > at {
-            append(&mut pieces, Piece { range: at..start, nature: Nature::Other });
-        }
-        let nature = match piece.nature {
+impl Piece {
+    /// The part of it that lies in a range.
+    pub(super) fn cut(&self, range: &Range<usize>) -> Piece {
+        let (start, end) = (self.range.start.max(range.start), self.range.end.min(range.end));
+        let nature = match self.nature {
             Nature::Shared { file, offset } => {
-                Nature::Shared { file, offset: offset + (start - piece.range.start) as u64 }
+                Nature::Shared { file, offset: offset + (start - self.range.start) as u64 }
             }
             nature => nature,
         };
-        append(&mut pieces, Piece { range: start..end, nature });
-        at = end;
+        Piece { range: start..end.max(start), nature, rights: self.rights }
     }
-    if at < range.end {
-        append(&mut pieces, Piece { range: at..range.end, nature: Nature::Other });
-    }
-    pieces
 }
 
 /// The kernel lists stretches separately that differ only in flags that do not matter here.
@@ -71,7 +104,7 @@ fn append(pieces: &mut Vec<Piece>, piece: Piece) {
             }
             (a, b) => a == b,
         };
-        if continues && last.range.end == piece.range.start {
+        if continues && last.range.end == piece.range.start && last.rights == piece.rights {
             last.range.end = piece.range.end;
             return;
         }
@@ -90,17 +123,20 @@ fn parse(line: &str) -> Option<Piece> {
     let (major, minor) = words.next()?.split_once(':')?;
     let inode: u64 = words.next()?.parse().ok()?;
     let name = words.next().unwrap_or("");
+    let bit = |letter, bit| if permissions.contains(letter) { bit } else { libc::PROT_NONE };
+    let rights = bit('r', libc::PROT_READ) | bit('w', libc::PROT_WRITE) | bit('x', libc::PROT_EXEC);
     let nature = match permissions {
         "rw-p" if inode == 0 && (name.is_empty() || name == "[heap]" || name.starts_with("[anon:")) => {
             Nature::Private
         }
-        "rw-s" if inode != 0 => {
+        "rw-p" if inode != 0 => Nature::PrivateFile,
+        _ if permissions.ends_with('s') && inode != 0 => {
             let file = FileId { major: hex(major)? as u32, minor: hex(minor)? as u32, inode };
             Nature::Shared { file, offset }
         }
         _ => Nature::Other,
     };
-    Some(Piece { range, nature })
+    Some(Piece { range, nature, rights })
 }
 
 #[cfg(test)]
@@ -112,33 +148,42 @@ mod tests {
         00003000-00004000 rw-p 00000000 00:00 0 \n\
         00005000-00006000 rw-s 00002000 00:19 77                         /dev/shm/a b (deleted)\n\
         00006000-00007000 rw-s 00003000 00:19 77                         /dev/shm/a b (deleted)\n\
-        00007000-00008000 rw-s 00009000 00:19 77                         /dev/shm/a b (deleted)\n\
+        00007000-00008000 r--s 00009000 00:19 77                         /dev/shm/a b (deleted)\n\
         00008000-00009000 r--p 00000000 00:00 0 \n\
+        00009000-0000a000 rw-p 00001000 00:19 78                         /lib/x\n\
         0000a000-0000b000 rw-p 00000000 00:00 0                          [stack]\n";
+    const BOTH: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 
     #[test]
     fn a_range_falls_into_pieces_of_one_nature() {
         let file = FileId { major: 0, minor: 0x19, inode: 77 };
-        let piece = |range, nature| Piece { range, nature };
+        let piece = |range, rights, nature| Piece { range, nature, rights };
+        let maps = Mappings::parse(MAPS);
         assert_eq!(
-            pieces(MAPS, &(0x2000..0xb000)),
+            maps.pieces(&(0x2000..0xb000)),
             [
-                piece(0x2000..0x4000, Nature::Private),
-                piece(0x4000..0x5000, Nature::Other),
-                piece(0x5000..0x7000, Nature::Shared { file, offset: 0x2000 }),
-                piece(0x7000..0x8000, Nature::Shared { file, offset: 0x9000 }),
-                piece(0x8000..0xb000, Nature::Other),
+                piece(0x2000..0x4000, BOTH, Nature::Private),
+                piece(0x4000..0x5000, libc::PROT_NONE, Nature::Other),
+                piece(0x5000..0x7000, BOTH, Nature::Shared { file, offset: 0x2000 }),
+                piece(0x7000..0x8000, libc::PROT_READ, Nature::Shared { file, offset: 0x9000 }),
+                piece(0x8000..0x9000, libc::PROT_READ, Nature::Other),
+                piece(0x9000..0xa000, BOTH, Nature::PrivateFile),
+                piece(0xa000..0xb000, BOTH, Nature::Other),
             ]
         );
-        let within = pieces(MAPS, &(0x5800..0x6800));
-        assert_eq!(within, [piece(0x5800..0x6800, Nature::Shared { file, offset: 0x2800 })]);
+        let within = maps.pieces(&(0x5800..0x6800));
+        assert_eq!(within, [piece(0x5800..0x6800, BOTH, Nature::Shared { file, offset: 0x2800 })]);
+        let single: Vec<_> = maps.within(&(0x2000..0x3800)).into_iter().map(|piece| piece.range).collect();
+        assert_eq!(single, [0x2000..0x3000, 0x3000..0x3800]);
+        assert_eq!(maps.of(file).count(), 3);
     }
 
     #[test]
     fn this_process_is_understood() {
         let bytes = vec![1u8; 1 << 20];
         let start = bytes.as_ptr() as usize;
-        let pieces = pieces_of(&(start..start + bytes.len())).expect("the kernel tells");
-        assert_eq!(pieces, [Piece { range: start..start + bytes.len(), nature: Nature::Private }]);
+        let range = start..start + bytes.len();
+        let pieces = Mappings::read().expect("the kernel tells").pieces(&range);
+        assert_eq!(pieces, [Piece { range, nature: Nature::Private, rights: BOTH }]);
     }
 }

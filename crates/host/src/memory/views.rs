@@ -1,9 +1,9 @@
 //! Memory that peers reach through another mapping than the program's.
 //!
-//! Memory that was moved onto shared memory is mapped a second time, for the driver alone. Peers' accesses go
-//! there, so a program that unmaps its own mapping, or maps something else in its place, neither stops them
-//! nor gets their bytes: as with a card, the region's pages stay what they were until it is deregistered. The
-//! ends of a region that could not move are still reached through the program's own addresses.
+//! Registered memory that is held is mapped a second time, for the driver alone. All accesses go there, so a program
+//! that unmaps its own mapping, or maps something else in its place, neither stops them nor gets their bytes: as with a
+//! card, the region's pages stay what they were until it is deregistered. Parts that could not be held are still
+//! reached through the program's own addresses.
 
 use highwire_shmem::Segment;
 use highwire_verbs::{MemoryLost, NULL_ADDR};
@@ -19,12 +19,18 @@ const VIEWS_MAX: usize = ((NULL_ADDR - VIEWS_ADDR) >> STRIDE_LOG) as usize;
 /// The longest region that a view can show, the pages at its ends included.
 pub(crate) const VIEW_BYTES_MAX: u64 = 1 << STRIDE_LOG;
 
-/// One region's memory: a part in the middle elsewhere, the rest at the program's own addresses.
+/// One region's memory: parts elsewhere, the rest at the program's own addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     /// The address of the first page in the program.
     pub(crate) first_page: u64,
-    /// The part in the middle, as an offset from there, and its length.
+    /// In order, and apart.
+    pub(crate) parts: Arc<[ViewPart]>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ViewPart {
+    /// As an offset from the view's first page.
     pub(crate) start: u64,
     pub(crate) length: u64,
     /// The second mapping, and where the part begins in it.
@@ -79,14 +85,15 @@ impl Views {
             self.list.get((place >> STRIDE_LOG) as usize).and_then(Option::as_ref).ok_or(MemoryLost)?;
         let (mut at, mut left) = (place & (VIEW_BYTES_MAX - 1), len as u64);
         while left > 0 {
-            let (piece, room) = if at < view.start {
-                ((view.first_page + at) as *mut u8, view.start - at)
-            } else if at - view.start < view.length {
-                let into = at - view.start;
-                let start = view.mapping.as_ptr().wrapping_add((view.offset + into) as usize);
-                (start, view.length - into)
-            } else {
-                ((view.first_page + at) as *mut u8, left)
+            let next = view.parts.partition_point(|part| part.start + part.length <= at);
+            let (piece, room) = match view.parts.get(next) {
+                Some(part) if part.start <= at => {
+                    let into = at - part.start;
+                    let start = part.mapping.as_ptr().wrapping_add((part.offset + into) as usize);
+                    (start, part.length - into)
+                }
+                Some(part) => ((view.first_page + at) as *mut u8, part.start - at),
+                None => ((view.first_page + at) as *mut u8, left),
             };
             let length = room.min(left);
             each(piece, length as usize)?;
@@ -105,7 +112,10 @@ mod tests {
     fn a_range_falls_into_pieces_at_the_ends_of_what_was_moved() {
         let mapping = Arc::new(Segment::heap(3 * 4096));
         let elsewhere = mapping.as_ptr().addr() as u64 + 4096;
-        let view = View { first_page: 0x10_0000, start: 4096, length: 8192, mapping, offset: 4096 };
+        let part = |start, length, offset| ViewPart { start, length, mapping: Arc::clone(&mapping), offset };
+        // The third part follows the second at once.
+        let parts = Arc::new([part(4096, 8192, 4096), part(16384, 100, 0), part(16484, 100, 500)]);
+        let view = View { first_page: 0x10_0000, parts };
         let mut views = Views::new();
         let first = views.add(view.clone()).expect("room");
         let second = views.add(view).expect("room");
@@ -122,6 +132,9 @@ mod tests {
             assert_eq!(pieces(&views, base + 5000, 100), Ok(vec![(elsewhere + 904, 100)]));
             let all = [(0x10_0010, 4080), (elsewhere, 8192), (0x10_3000, 7)];
             assert_eq!(pieces(&views, base + 16, 4080 + 8192 + 7), Ok(all.to_vec()));
+            let behind =
+                [(0x10_3000, 4096), (elsewhere - 4096, 100), (elsewhere - 3596, 100), (0x10_40C8, 5)];
+            assert_eq!(pieces(&views, base + 0x3000, 4096 + 205), Ok(behind.to_vec()));
         }
         views.remove(first + 77);
         assert_eq!(pieces(&views, first, 1), Err(MemoryLost));

@@ -53,6 +53,10 @@ pub(super) fn install() {
 
 extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel's own arguments.
+    if unsafe { super::pause::waited(signal, info, context) } {
+        return;
+    }
+    // SAFETY: the kernel's own arguments.
     if unsafe { super::machine::give_up(context) } {
         return;
     }

@@ -61,6 +61,10 @@ pub(super) fn watch(start: usize, len: usize) {
     }
 }
 
+pub(super) fn is_watched(start: usize) -> bool {
+    blocks().flat_map(|block| &block.entries).any(|entry| entry.start.load(Ordering::Acquire) == start)
+}
+
 pub(super) fn forget(start: usize) {
     let is_it = |entry: &&Entry| entry.start.load(Ordering::Acquire) == start;
     if let Some(entry) = blocks().flat_map(|block| &block.entries).find(is_it) {
