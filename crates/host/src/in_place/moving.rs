@@ -105,16 +105,22 @@ unsafe fn chunk_in(chunk: &Range<usize>, parked: usize, target: Target<'_>, stil
     let there = parked..parked + chunk.len();
     let held = still.hide(chunk)?;
     // SAFETY: the reserved space is replaced; the program's place stays mapped and empty.
-    if let Err(error) = unsafe { remap(chunk, parked, libc::MREMAP_DONTUNMAP) } {
-        held.give_up(BOTH);
-        return Err(error);
-    }
+    let from = match unsafe { remap(chunk, parked, libc::MREMAP_DONTUNMAP) } {
+        Ok(()) => parked,
+        // Kernels before 5.7, and some sandboxes, cannot leave it empty. Without other threads a new mapping does as well, which
+        // the kernel may not join with its neighbours later. SAFETY: reserved space.
+        Err(_) if matches!(still, Still::Alone) => unsafe { renew(&there) }.map(|()| chunk.start)?,
+        Err(error) => {
+            held.give_up(BOTH);
+            return Err(error);
+        }
+    };
     let mut result = if held.takes_rights() { still::protect(&there, BOTH) } else { Ok(()) };
     if result.is_ok() {
         // SAFETY: both have the chunk's length, and nothing writes to the parked pages.
         result = unsafe {
             let to = target.mapping.add(target.offset);
-            ptr::copy_nonoverlapping(parked as *const u8, to, chunk.len());
+            ptr::copy_nonoverlapping(from as *const u8, to, chunk.len());
             map_over(chunk, BOTH, target.file, libc::MAP_SHARED, target.offset as u64)
         };
     }
@@ -127,14 +133,27 @@ unsafe fn chunk_in(chunk: &Range<usize>, parked: usize, target: Target<'_>, stil
             Ok(())
         }
         Err(error) => {
-            // SAFETY: the pages come back to where they were.
-            let _ = unsafe { remap(&there, chunk.start, 0) };
+            if from == parked {
+                // SAFETY: the pages come back to where they were.
+                let _ = unsafe { remap(&there, chunk.start, 0) };
+            }
             if held.takes_rights() {
                 held.give_up(BOTH);
             }
             Err(error)
         }
     }
+}
+
+/// Puts new private memory there.
+///
+/// # Safety
+/// What lies there is given up.
+unsafe fn renew(range: &Range<usize>) -> io::Result<()> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: by contract.
+    let made = unsafe { libc::mmap(range.start as *mut libc::c_void, range.len(), BOTH, flags, -1, 0) };
+    if made == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// # Safety

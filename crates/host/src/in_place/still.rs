@@ -3,11 +3,12 @@
 //! | way | who waits | what it needs |
 //! |---|---|---|
 //! | alone | nobody: no thread could touch the pages | no thread but the caller, and the library's own |
-//! | faults | threads and their system calls | userfaultfd(2), as root or through `/dev/userfaultfd` |
+//! | faults | threads and their system calls | userfaultfd(2), as root, or `/dev/userfaultfd` |
 //! | faults of threads | threads; a system call on the very pages fails with EFAULT | userfaultfd(2) as anybody |
 //! | protection | as above | no thread blocks SIGSEGV; the pages lose their rights, and the guard's handler waits |
 //!
-//! Containers often forbid userfaultfd(2), so the last way has to be there.
+//! Filters of system calls (seccomp), as containers have them, often forbid userfaultfd(2), and some end the process that
+//! tries. So it is not tried below a filter, and the last way has to be there.
 
 use super::threads::{self, Company};
 use highwire_shmem::guard::{self, Pause};
@@ -214,6 +215,10 @@ impl UserFaults {
     }
 
     fn open(flags: libc::c_int) -> Option<UserFaults> {
+        // A filter may end the process for a call that it does not know.
+        if threads::has_filter() {
+            return None;
+        }
         // SAFETY: a plain system call.
         let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | flags) };
         UserFaults::from_raw(fd as libc::c_int, flags == 0)

@@ -110,6 +110,13 @@ fn one_blocks_faults() -> bool {
     tasks.any(|thread| thread.is_none_or(blocks))
 }
 
+/// Whether a filter looks at the process's system calls, or the kernel does not tell.
+pub(super) fn has_filter() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let filter = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
+    filter.is_none_or(|mode| mode.trim() != "0")
+}
+
 /// Memory that stays where it is: the caller's own stack and `errno`, which are used while pages move, and what the C library
 /// keeps of each thread. The kernel wakes whoever joins a thread by the address of a word there, or by the file
 /// that lies behind it, so no file may come between.

@@ -1,8 +1,9 @@
 /* Registered memory is unmapped and something else takes its place: no operation reads or writes what came later.
+ * Private views of ordinary files need the way `protection`: the kernel does not watch their faults.
  * arguments: any alone
  * arguments: any threads
- * arguments: faults threads
- * arguments: thread-faults threads
+ * arguments: faults,protection threads
+ * arguments: thread-faults,protection threads
  * arguments: protection threads */
 #include "rig.h"
 #include <pthread.h>
