@@ -393,7 +393,7 @@ fn memory_moves_under_threads_that_use_it_by_every_way() {
                     scope.spawn(move || {
                         let mut count = 0u64;
                         // Every thread has been everywhere at least once in the end.
-                        while !stop.load(std::sync::atomic::Ordering::Relaxed) || count % 40 != 0 {
+                        while !stop.load(std::sync::atomic::Ordering::Relaxed) || !count.is_multiple_of(40) {
                             let at = count as usize % 40 * PAGE + thread * 8;
                             let word = std::ptr::with_exposed_provenance_mut::<u64>(start + at);
                             // SAFETY: the word is this thread's; peers write elsewhere in the page.
