@@ -20,6 +20,7 @@ use crate::engine::{By, Pumped, Sleeper};
 use crate::error::OpenError;
 use crate::in_place::OwnThread;
 use crate::sys;
+use highwire_link::shm::Life;
 use highwire_stdx::Duration;
 use highwire_wake::Core;
 use std::os::fd::AsFd;
@@ -52,6 +53,8 @@ pub(crate) fn spawn(device: Arc<Shared>) -> Result<JoinHandle<()>, OpenError> {
     OwnThread::spawn("highwire", move || {
         sys::be_quick_to_run();
         sys::be_punctual();
+        // Neighbours that reach into this process's memory learn of its end from this thread's.
+        let _life = device.local.as_ref().and_then(Life::begin);
         Thread::new(&device).run();
     })
     .map_err(|error| OpenError::System("start the device's thread", error))
@@ -346,7 +349,15 @@ impl Thread<'_> {
             lane.was_woken = was_woken && slept;
             lane.is_unserved = lane.was_woken;
             lane.visits_at_work = shared.visits();
-            shared.try_run(|engine| engine.awake(Sleeper::Thread));
+            let may_have_overslept = slept && !was_woken && !is_ready && timeout == longest;
+            let has_overslept = shared.try_run(|engine| {
+                let has_overslept = may_have_overslept && engine.has_overslept();
+                engine.awake(Sleeper::Thread);
+                has_overslept
+            });
+            if has_overslept == Some(true) {
+                device.waiting.note_rescue();
+            }
         }
         device.look_around();
     }

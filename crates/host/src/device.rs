@@ -92,6 +92,8 @@ pub(crate) struct Shared {
     visits: AtomicU32,
     /// When housekeeping is due, in nanoseconds.
     housekeeping: AtomicU64,
+    /// How often it was done.
+    kept_house: AtomicU64,
     /// Visits of application threads to all lanes when the counters were written last, and whether the background thread has had work since.
     told_visits: AtomicU64,
     pub(crate) has_worked: AtomicBool,
@@ -347,6 +349,7 @@ impl Shared {
             })
         });
         self.crowd.note(neighbours.max().unwrap_or(0));
+        self.kept_house.fetch_add(1, Ordering::Relaxed);
         if let Some(broker) = &self.broker {
             broker.look_after_broker();
         }
@@ -410,6 +413,7 @@ impl Shared {
         waits(&mut |name, value| snapshot.add(name, value));
         snapshot.add("segments_lost", highwire_shmem::guard::lost_segments());
         snapshot.add("gave_way", self.crowd.turns());
+        snapshot.add("housekeeping", self.kept_house.load(Ordering::Relaxed));
         snapshot.add("met_pollers", self.company.met());
         snapshot.add("pollers", self.company.pollers());
         snapshot

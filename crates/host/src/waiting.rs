@@ -192,7 +192,7 @@ impl Waiting {
         // Where threads do not run the lanes, they cannot ask them either.
         device.engine == Engine::Both
             && device.lanes.iter().all(|lane| {
-                let due = lane.try_run(|engine| engine.due_for_sleeper(is_last_step));
+                let due = lane.try_run(|engine| engine.due_after(is_last_step));
                 // Another thread runs this lane just now, and may leave work behind.
                 due.is_some_and(|due| watch.wakes_before(due.map_or(u64::MAX, DeviceTime::as_nanos)))
             })
@@ -275,6 +275,11 @@ impl Waiting {
         self.watching.end();
         self.dozing.end();
         self.absence.end();
+    }
+
+    /// The background thread has slept as long as it may, and found packets for which no bell had rung.
+    pub(crate) fn note_rescue(&self) {
+        self.accounts.of_device().note_rescue();
     }
 
     /// The cost of waits, by place.

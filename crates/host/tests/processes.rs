@@ -135,9 +135,33 @@ fn a_process_that_is_killed_ends_its_connections_and_nothing_else() {
         next_ok(&end, &end);
         peer.child.kill().expect("kills");
         peer.child.wait().expect("ends");
-        // A direct WRITE into the dead peer's memory may still succeed until its end is noticed; a SEND never does.
         end.post(2, Operation::Send, 0, 8);
         let completion = until("the end of all retries", || end.cq.poll_one());
         assert_eq!(completion.status, CompletionStatus::RetryExceeded, "{link}");
+    }
+}
+
+#[test]
+fn a_process_whose_end_is_known_answers_no_more() {
+    for round in 0..6 {
+        let (mut peer, mut setup) = (Peer::start(LinkChoice::Auto), setup(LinkChoice::Auto));
+        (setup.options.timeout, setup.options.retry_count) = (10, 1);
+        let end = setup.end();
+        let remote = peer.connect(&end, &setup);
+        let direct = || end.device.counters().value("direct");
+        until("a request that is carried out directly", || {
+            end.post(1, Operation::Write(remote), 0, 8);
+            next_ok(&end, &end);
+            (direct() > 0).then_some(())
+        });
+        let before = direct();
+        peer.child.kill().expect("kills");
+        // From here on this program knows of its end.
+        peer.child.wait().expect("ends");
+        let operation = if round % 2 == 0 { Operation::Write(remote) } else { Operation::Read(remote) };
+        end.post(2, operation, 0, 8);
+        let completion = until("the end of all retries", || end.cq.poll_one());
+        assert_eq!(completion.status, CompletionStatus::RetryExceeded, "{operation:?}");
+        assert_eq!(direct(), before, "its memory still answered");
     }
 }

@@ -108,7 +108,7 @@ fn those_who_share_an_address_outlive_its_broker() {
     // Without asking the broker, which would keep it alive.
     until("the end of the last broker", || (!registry.is_shared(address)).then_some(()));
     let left: Vec<_> = std::fs::read_dir(registry.root()).expect("a directory").flatten().collect();
-    let stays = ["lock", "roster-1"];
+    let stays = ["lock", "roster-1", "net"];
     assert!(left.iter().all(|entry| stays.iter().any(|name| entry.file_name() == *name)), "{left:?}");
 }
 

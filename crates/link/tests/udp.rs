@@ -1,6 +1,7 @@
 //! Real sockets on loopback addresses: packets arrive whole and in order.
 //!
 //! Every test has addresses of its own, so tests run side by side.
+#![allow(unsafe_code, reason = "one test shares a port")]
 
 use highwire_link::{
     Ecn, Link, OpenError, Order, Path, RxBatch, SharedPort, SteerBy, Transmitted, TxBatch, UdpConfig,
@@ -363,4 +364,39 @@ fn any_free_port_can_be_asked_for() {
     let lanes = lanes.unwrap_or_else(|error| panic!("{error}"));
     assert!(lanes[0].local().port() != 0 && lanes.iter().all(|l| l.local() == lanes[0].local()));
     assert!(lanes[0].receive_buffer_bytes() > 0);
+}
+
+/// With several sockets at one address it is unknown which one is meant, and "unknown" is not "unread".
+#[test]
+fn whether_one_of_several_sockets_is_unread_cannot_be_told() {
+    let socket = |address: (&str, u16)| {
+        // SAFETY: plain system calls; the option is an int.
+        let socket = unsafe {
+            let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+            let on = 1i32;
+            let length = size_of::<i32>() as libc::socklen_t;
+            let option = (&raw const on).cast();
+            assert_eq!(libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, option, length), 0);
+            let port = address.1.to_be();
+            let ip = u32::from_ne_bytes(address.0.parse::<std::net::Ipv4Addr>().unwrap().octets());
+            let mut name: libc::sockaddr_in = std::mem::zeroed();
+            (name.sin_family, name.sin_port, name.sin_addr.s_addr) = (libc::AF_INET as u16, port, ip);
+            let length = size_of_val(&name) as libc::socklen_t;
+            assert_eq!(libc::bind(fd, (&raw const name).cast(), length), 0);
+            std::os::fd::FromRawFd::from_raw_fd(fd)
+        };
+        let socket: std::net::UdpSocket = socket;
+        socket
+    };
+    let first = socket(("127.0.0.1", 0));
+    let address = first.local_addr().unwrap();
+    let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    sender.send_to(&[1], address).unwrap();
+    assert!(highwire_link::has_unread(address), "there is one, and it is unread");
+    let second = socket(("127.0.0.1", address.port()));
+    assert!(!highwire_link::has_unread(address), "there are two");
+    drop(second);
+    assert!(highwire_link::has_unread(address));
+    drop(first);
+    assert!(!highwire_link::has_unread(address), "there is none");
 }

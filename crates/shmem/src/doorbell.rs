@@ -122,14 +122,17 @@ impl DoorbellBoard {
         DoorbellIter { board: self, summary, word: 0, base: 0 }
     }
 
-    /// Says that the engine is about to sleep; false if a bell has rung meanwhile and it must not.
+    /// Says that a thread of the engine is about to sleep; false if a bell has rung meanwhile and it must not. The board goes on saying
+    /// so even then, for another thread may sleep: call [`awake`](Self::awake) if none does.
+    #[must_use = "a bell may have rung"]
     pub fn prepare_sleep_seqcst(&self) -> bool {
+        self.announce_sleep_seqcst();
+        self.summary().load(Ordering::SeqCst) == 0
+    }
+
+    /// Says that threads of the engine sleep. Bells that rang before are to be taken afterwards; those that ring later wake the engine.
+    pub fn announce_sleep_seqcst(&self) {
         self.window.u64_at(SLEEPING_OFFSET).store(1, Ordering::SeqCst);
-        if self.summary().load(Ordering::SeqCst) != 0 {
-            self.awake();
-            return false;
-        }
-        true
     }
 
     /// Says that the engine is awake again, so that threads that ring do not wake it.

@@ -102,3 +102,25 @@ fn wrong_requests_and_ranges_are_errors() {
     assert!(buffer.write(99, &[1]).is_ok());
     assert!(buffer.write(100, &[1]).is_err() && buffer.read(usize::MAX, &mut [0]).is_err());
 }
+
+/// A peer may still write to what is given back in a retired segment.
+#[test]
+fn nothing_is_cut_from_a_retired_segment_and_it_goes_with_its_last_buffer() {
+    let scratch = Scratch::new("retired");
+    let pool = SharedPool::in_directory(&scratch.0);
+    let (first, second) = (pool.allocate(4096, 4096).unwrap(), pool.allocate(4096, 4096).unwrap());
+    let retired = first.segment_id();
+    assert_eq!(second.segment_id(), retired, "there is room for both");
+    pool.retire(first.as_ptr());
+    let others: Vec<_> = (0..64).map(|_| pool.allocate(4096, 4096).unwrap()).collect();
+    assert!(others.iter().all(|other| other.segment_id() != retired), "there was room, but not for this");
+    drop(first);
+    let again = pool.allocate(4096, 4096).unwrap();
+    assert_ne!(again.segment_id(), retired, "nor is there where one was given back");
+    let files = || std::fs::read_dir(&scratch.0).unwrap().count();
+    let before = files();
+    assert_eq!(pool.locate(second.as_ptr(), 1).map(|(id, _)| id), Some(retired));
+    drop(second);
+    assert_eq!(files(), before - 1, "it has gone with its last buffer");
+    assert!(again.write(0, &[1]).is_ok());
+}

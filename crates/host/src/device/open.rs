@@ -144,6 +144,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         is_closing: AtomicBool::new(false),
         visits: AtomicU32::new(0),
         housekeeping: AtomicU64::new(0),
+        kept_house: AtomicU64::new(0),
         told_visits: AtomicU64::new(0),
         has_worked: AtomicBool::new(false),
         company: Company::default(),

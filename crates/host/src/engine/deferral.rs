@@ -232,6 +232,17 @@ mod tests {
     }
 
     #[test]
+    fn the_time_for_an_answer_counts_from_the_first_turn_that_keeps_some() {
+        let mut deferral = Deferral::new(true);
+        assert!(turn(&mut deferral, NEAR, COMPLETIONS, at(100)));
+        for micros in [105, 110, 129] {
+            assert!(turn(&mut deferral, NEAR, COMPLETIONS, at(micros)));
+            assert_eq!(deferral.deadline(), Some(at(100) + ANSWER_WAIT), "after {micros} µs");
+        }
+        assert!(deferral.is_overdue(NEAR, || at(130)), "however many turns there were");
+    }
+
+    #[test]
     fn the_background_thread_leaves_them_alone_until_their_time_has_come() {
         let mut deferral = Deferral::new(true);
         assert!(turn(&mut deferral, By::Visitor, COMPLETIONS, at(100)));

@@ -22,6 +22,7 @@ impl Engine {
     /// A whole turn.
     pub(crate) fn pump_by(&mut self, by: By) -> Pumped {
         self.time.pass();
+        self.hear_bell();
         let overdue = self.deferral.is_overdue(by, || self.time.now());
         let requests = self.take_bells();
         let by = match self.on_demand.is_empty() {
@@ -31,6 +32,7 @@ impl Engine {
         let mut packets = self.release_held() + self.receive();
         let expired = self.expire(requests + packets > 0, &mut packets);
         let work = requests + packets;
+        self.turn.has_received = false;
         self.turn.visitors_finds += u64::from(packets > 0 && by.is_visitor());
         let mut pumped = Pumped { work, packets, completions: 0, visitors_finds: self.turn.visitors_finds };
         let posted = std::mem::take(&mut self.turn.posted);
@@ -43,9 +45,11 @@ impl Engine {
             // Whether another thread sees soon to what this one leaves behind.
             let may_wait = !by.is_visitor() || self.absence.is_short(now, by == By::Leader);
             keeps = self.deferral.expects_answer(by, found) && may_wait;
-            // Through shared memory, a packet of its own costs less than the time that the peer gains by an
-            // early acknowledgement.
-            let may_keep = (keeps || were_kept) && !overdue && self.turn.came_by_udp;
+            // Through shared memory, a packet of its own costs less than the time that the peer gains by an early acknowledgement of a
+            // message. A WRITE is another matter: its peer may poll for the acknowledgement alone and look at its memory then, as
+            // this side does. With the answer it has both at once, and no thread has to be woken for the answer.
+            let may_ride = self.turn.came_by_udp || (!self.turn.has_received && self.on_demand.is_empty());
+            let may_keep = (keeps || were_kept) && !overdue && may_ride;
             if !self.deferral.leaves_in_rnic(may_keep, || self.rnic.owes_only_acks(now)) {
                 // Sending completes requests as well: those of unreliable services, and those with a bad local key.
                 self.drain_transmit();

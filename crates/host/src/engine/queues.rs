@@ -324,6 +324,7 @@ impl Engine {
         let mut delivered = 0;
         while let Some((cq, completion)) = self.rnic.poll_completion() {
             delivered += 1;
+            self.turn.has_received |= completion.operation as u8 >= CompletionOp::Receive as u8;
             if !self.placed.is_empty() {
                 self.note_completed(cq, &completion);
             }

@@ -48,14 +48,12 @@ impl Engine {
     /// Takes the packets that have arrived; returns their number.
     #[inline]
     pub(super) fn receive(&mut self) -> u32 {
-        self.hear_bell();
         if !self.held.is_empty() && self.held.is_full() {
             // Packets stay in rings and sockets, which hold up their senders.
             self.counters.waited_for_receive += 1;
             return 0;
         }
         let shm = self.receive_shm();
-        self.spare_sleeper(shm > 0);
         let mut packets = shm;
         let (has_shm, udp) = (self.ways.shm.is_some(), &mut self.ways.udp);
         if !has_shm || udp.pace.is_due(shm > 0, self.turn.reads_all) {

@@ -1,18 +1,17 @@
 //! The sleeps of a lane's threads, and the bell by which neighbours end them.
 //!
-//! A lane says in shared memory that it sleeps, and a neighbour that sends rings its bell. Two rules spare a sleeper a wake-up that another
-//! thread makes needless; each lies on the side that knows of that thread:
+//! A lane says in shared memory that it sleeps, and a neighbour that sends rings its bell. One rule spares a sleeper a wake-up: it is not
+//! woken by acknowledgements alone ([`Keep::AcksAndBells`](super::ways::Keep)) while this side's answer is near, which rings; the time for
+//! that is bounded ([`Deferral`](super::deferral::Deferral)).
 //!
-//! | side | a sleeper is not woken | because | until |
-//! |---|---|---|---|
-//! | sender | by acknowledgements alone ([`Keep::AcksAndBells`](super::ways::Keep)) | this side's answer is near, and rings | the answer, or the time that [`Deferral`](super::deferral::Deferral) gives it |
-//! | receiver | for packets that a thread of its own process takes ([`Sleep::is_muffled`]) | that thread polls | a thread relies on the sleeper, or the one that polls has looked in vain for a while |
+//! A thread that takes a packet spares the sleeper nothing: it may not call in again, and then the next packet is the sleeper's. So the
+//! bell is silenced only by a thread that was a sleeper itself, and that thread announces the other one anew.
+//!
+//! Invariant: while a thread sleeps, the lane is announced as asleep, or its bell is readable, or a neighbour is about to ring, or the
+//! thread that has silenced the bell has yet to look for packets.
 
 use super::Engine;
-use highwire_stdx::{Duration, Instant};
-
-/// After so many turns in vain, a millisecond or so, a thread that has silenced a bell may be about to go.
-const MUFFLED_TURNS_MAX: u32 = 4096;
+use highwire_stdx::Duration;
 
 /// Threads that sleep on what a lane receives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,10 +29,6 @@ pub(super) struct Sleep {
     asleep: [bool; 2],
     /// A sleep is over, and the bell was not looked at since.
     may_have_rung: bool,
-    /// The bell was silenced although a thread sleeps.
-    is_muffled: bool,
-    /// Turns since then in a row that have found nothing.
-    muffled_turns: u32,
 }
 
 impl Engine {
@@ -41,7 +36,6 @@ impl Engine {
     /// Returns how long the sleep may last, or `None` if there is work already.
     pub(crate) fn prepare_sleep(&mut self, who: Sleeper) -> Option<Duration> {
         self.sleep.asleep[who as usize] = true;
-        self.sleep.is_muffled = false;
         self.time.pass();
         let now = self.now();
         let left = self.deadline().map_or(Duration::MAX, |at| at.saturating_since(now));
@@ -52,6 +46,9 @@ impl Engine {
             })
             && self.mailboxes[self.lane as usize].is_empty()
             && left > Duration::ZERO;
+        if !may_sleep {
+            self.awake(who);
+        }
         may_sleep.then_some(left)
     }
 
@@ -59,7 +56,7 @@ impl Engine {
     pub(crate) fn awake(&mut self, who: Sleeper) {
         self.sleep.asleep[who as usize] = false;
         // A packet in the socket may have ended the sleep, or a neighbour's bell.
-        (self.sleep.may_have_rung, self.sleep.is_muffled) = (true, false);
+        self.sleep.may_have_rung = true;
         if self.sleep.asleep.contains(&true) {
             return;
         }
@@ -67,6 +64,11 @@ impl Engine {
         if let Some(shm) = &self.ways.shm {
             shm.rings.inbox.awake();
         }
+    }
+
+    /// Whether a sleep that its time has ended, and no bell, leaves packets of neighbours to be found. That should never be.
+    pub(crate) fn has_overslept(&mut self) -> bool {
+        !self.held.is_full() && self.ways.shm.as_mut().is_some_and(|shm| shm.rings.inbox.has_packets())
     }
 
     /// The same for the leader, which may have been kept from saying so at once.
@@ -90,46 +92,16 @@ impl Engine {
     fn silence_after_sleep(&mut self) {
         self.sleep.may_have_rung = false;
         let has_rung = self.ways.shm.as_ref().is_some_and(|shm| shm.rings.inbox.silence());
+        if self.sleep.asleep.contains(&true) {
+            // The bell was the other sleeper's as well, which may not have heard it. What came before is this turn's, which looks now.
+            self.board.announce_sleep_seqcst();
+            if let Some(shm) = &self.ways.shm {
+                shm.rings.inbox.announce_sleep();
+            }
+        }
         if !has_rung {
             self.ways.udp.pace.hurry();
         }
-    }
-
-    /// A thread has looked for packets from neighbours while another one may sleep. If it has taken some, and that one has not woken yet, that one
-    /// need not. It is not rung for again in this sleep, until a thread [relies](Self::listen_again) on it, or this one has looked in vain
-    /// for a while.
-    #[inline]
-    pub(super) fn spare_sleeper(&mut self, has_taken: bool) {
-        if has_taken && self.sleep.asleep.contains(&true) {
-            self.muffle_bell();
-        } else if self.sleep.is_muffled {
-            self.sleep.muffled_turns += 1;
-            if self.sleep.muffled_turns == MUFFLED_TURNS_MAX {
-                self.listen_again();
-            }
-        }
-    }
-
-    fn muffle_bell(&mut self) {
-        self.sleep.muffled_turns = 0;
-        let Some(shm) = &self.ways.shm else { return };
-        if !self.sleep.is_muffled && shm.rings.inbox.is_rung_for() {
-            self.sleep.is_muffled = true;
-            shm.rings.inbox.silence();
-        }
-    }
-
-    /// A thread is about to rely on the sleeper: neighbours ring again. False if packets wait already.
-    fn listen_again(&mut self) -> bool {
-        let is_muffled = std::mem::take(&mut self.sleep.is_muffled);
-        !is_muffled || self.ways.shm.as_mut().is_none_or(|shm| shm.rings.inbox.prepare_sleep())
-    }
-
-    /// When the engine wants to be run again after the step of a thread that relies on the sleeper from now on: as
-    /// [`due_after`](Self::due_after), or at once.
-    pub(crate) fn due_for_sleeper(&mut self, is_last_step: bool) -> Option<Instant> {
-        let due = self.due_after(is_last_step);
-        if self.listen_again() { due } else { Some(Instant::ZERO) }
     }
 }
 
@@ -141,8 +113,8 @@ mod tests {
     use highwire_verbs::{Operation, SendWr, Service};
     use std::os::fd::AsFd;
 
-    #[test]
-    fn a_bell_that_a_polling_thread_has_answered_rings_again_once_a_thread_relies_on_the_sleeper() {
+    /// Two devices that only the test runs; the first one's lane, a look at its bell, and a datagram from the second.
+    fn play(scene: impl FnOnce(&crate::lane::Lane, &dyn Fn() -> bool, &dyn Fn())) {
         let config =
             DeviceConfig { link: LinkChoice::Auto, engine: crate::Engine::Inline, ..DeviceConfig::default() };
         let ends = [(); 2].map(|()| {
@@ -161,43 +133,148 @@ mod tests {
         let request = SendWr { datagram: Some(handle), ..SendWr::new(1, Operation::Send, &[]) };
         let send = || sender.post_send(&[request]).expect("posts");
         let shared = device.inner();
-        let lane = &shared.lanes[0];
         let is_rung = || {
             let fds: Vec<_> = shared.lane_fds[0].iter().map(AsFd::as_fd).collect();
             sys::wait_readable(&fds, Some(Duration::ZERO))
         };
-        let sleep = |who| assert!(lane.control(|engine| engine.prepare_sleep(who)).is_some());
+        // The first packet announces the sender.
         send();
-        lane.control(|engine| engine.pump());
-        sleep(Sleeper::Thread);
-        assert!(!is_rung());
-        send();
-        assert!(is_rung(), "it sleeps");
-        lane.control(|engine| engine.pump());
-        assert!(!is_rung(), "its packet was taken");
-        send();
-        assert!(!is_rung(), "a thread polls, and the next packet is that one's, too");
-        lane.control(|engine| engine.pump());
-        lane.control(|engine| engine.due_for_sleeper(false));
-        send();
-        assert!(is_rung(), "now a thread relies on the sleeper");
-        lane.control(|engine| engine.pump());
-        send();
-        let due = lane.control(|engine| engine.due_for_sleeper(false));
-        assert_eq!(due, Some(Instant::ZERO), "a packet waits, so that the sleeper is to be woken");
-        lane.control(|engine| engine.awake(Sleeper::Thread));
-        lane.control(|engine| engine.pump());
-        sleep(Sleeper::Leader);
-        send();
-        lane.control(|engine| engine.pump());
-        for vain in [MUFFLED_TURNS_MAX - 1, MUFFLED_TURNS_MAX] {
+        shared.lanes[0].control(|engine| engine.pump());
+        scene(&shared.lanes[0], &is_rung, &send);
+    }
+
+    fn sleep(lane: &crate::lane::Lane, who: Sleeper) {
+        assert!(lane.control(|engine| engine.prepare_sleep(who)).is_some());
+    }
+
+    #[test]
+    fn a_thread_that_takes_a_packet_leaves_the_sleeper_its_bell() {
+        play(|lane, is_rung, send| {
+            sleep(lane, Sleeper::Thread);
+            assert!(!is_rung());
             send();
-            assert!(!is_rung(), "a thread polls");
-            for _ in 0..=vain {
-                lane.control(|engine| engine.pump());
-            }
+            assert!(is_rung(), "it sleeps");
+            // A thread polls before the sleeper has woken, and never again.
+            lane.control(|engine| engine.pump());
+            assert!(is_rung(), "the sleeper wakes for the next one at the latest");
+            send();
+            assert!(is_rung());
+            lane.control(|engine| engine.awake(Sleeper::Thread));
+            assert_eq!(lane.control(|engine| engine.pump()).packets, 1);
+            assert!(!is_rung());
+        });
+    }
+
+    #[test]
+    fn a_sleeper_that_wakes_and_silences_the_bell_announces_the_other_one_anew() {
+        for (first, other) in [(Sleeper::Leader, Sleeper::Thread), (Sleeper::Thread, Sleeper::Leader)] {
+            play(|lane, is_rung, send| {
+                [first, other].iter().for_each(|&who| sleep(lane, who));
+                send();
+                assert!(is_rung(), "both sleep");
+                lane.control(|engine| engine.awake(first));
+                assert_eq!(lane.control(|engine| engine.pump()).packets, 1);
+                assert!(!is_rung(), "the first one has heard it");
+                send();
+                assert!(is_rung(), "{other:?} sleeps still");
+            });
+            // One that wakes for another reason, and makes no turn.
+            play(|lane, is_rung, send| {
+                [first, other].iter().for_each(|&who| sleep(lane, who));
+                lane.control(|engine| engine.awake(first));
+                send();
+                assert!(is_rung(), "{other:?} sleeps still");
+            });
         }
-        send();
-        assert!(is_rung(), "that thread has looked in vain for a while");
+    }
+
+    #[test]
+    fn a_thread_that_finds_a_packet_as_it_goes_to_sleep_leaves_the_other_one_its_bell() {
+        play(|lane, is_rung, send| {
+            sleep(lane, Sleeper::Leader);
+            send();
+            assert!(lane.control(|engine| engine.prepare_sleep(Sleeper::Thread)).is_none(), "a packet waits");
+            assert_eq!(lane.control(|engine| engine.pump()).packets, 1);
+            send();
+            assert!(is_rung(), "the leader sleeps still");
+        });
+    }
+
+    /// A device that only the test runs, with a queue pair for datagrams.
+    fn datagrams(faults: Option<&str>) -> (Device, crate::QueuePair, [Box<dyn std::any::Any>; 2]) {
+        let faults = faults.map(|text| text.parse().expect("faults"));
+        let engine = crate::Engine::Inline;
+        let config = DeviceConfig { link: LinkChoice::Shm, engine, faults, ..DeviceConfig::default() };
+        let device = Device::open(&config).expect("a device");
+        let (pd, cq) = (device.protection_domain(), device.completion_queue(4096).expect("a queue"));
+        let qp = pd.queue_pair(&QueuePairConfig::new(Service::Ud, &cq)).expect("a queue pair");
+        qp.activate(1).expect("activates");
+        (device, qp, [Box::new(pd), Box::new(cq)])
+    }
+
+    fn send_to(qp: &crate::QueuePair, (device, to): (&Device, &crate::QueuePair)) {
+        let address = highwire_verbs::Address::new(device.gid());
+        let handle = highwire_verbs::Datagram { address, qpn: to.qpn(), qkey: 1 };
+        qp.post_send(&[SendWr { datagram: Some(handle), ..SendWr::new(1, Operation::Send, &[]) }])
+            .expect("posts");
+    }
+
+    #[test]
+    fn nobody_sleeps_over_a_backlog_and_that_of_a_neighbour_that_has_gone_goes_with_it() {
+        let (device, sender, _objects) = datagrams(None);
+        let (other, receiver, objects) = datagrams(None);
+        let lane = &device.inner().lanes[0];
+        let has_backlog =
+            || lane.control(|engine| engine.ways.shm.as_ref().is_some_and(|shm| shm.rings.has_backlog()));
+        let mut sent = 0;
+        while !has_backlog() {
+            send_to(&sender, (&other, &receiver));
+            sent += 1;
+            assert!(sent < 100_000, "a ring has an end");
+        }
+        let prepare = || lane.control(|engine| engine.prepare_sleep(Sleeper::Thread));
+        assert_eq!(prepare(), None, "nothing would wake it when there is room");
+        // Its process is killed: nothing of it closes in order.
+        drop((receiver, objects, other));
+        lane.control(|engine| {
+            engine.reap();
+            engine.pump();
+        });
+        assert!(!has_backlog(), "it waits for nobody");
+        lane.control(|engine| engine.pump());
+        assert!(prepare().is_some());
+        let (next, receiver, _objects) = datagrams(None);
+        send_to(&sender, (&next, &receiver));
+        assert_eq!(next.inner().lanes[0].control(|engine| engine.pump()).packets, 1, "others are served");
+    }
+
+    #[test]
+    fn packets_that_a_fault_holds_back_end_a_sleep() {
+        let (device, sender, _objects) = datagrams(Some("delay=3s"));
+        let (other, receiver, _others) = datagrams(None);
+        let lane = &device.inner().lanes[0];
+        lane.control(|engine| engine.pump());
+        let prepare = || lane.control(|engine| engine.prepare_sleep(Sleeper::Thread));
+        let before = prepare().expect("there is nothing to do");
+        assert!(before > Duration::from_millis(3_000), "{before:?}");
+        send_to(&sender, (&other, &receiver));
+        let left = prepare().expect("not yet");
+        assert!(left <= Duration::from_millis(3_000), "{left:?}");
+    }
+
+    #[test]
+    fn a_group_that_nobody_is_in_is_left() {
+        let (device, qp, _objects) = datagrams(None);
+        let groups = || device.inner().lanes[0].control(|engine| !engine.ways.udp.groups.is_empty());
+        let group = "::ffff:239.1.2.3".parse::<std::net::Ipv6Addr>().expect("an address");
+        let group = highwire_verbs::Gid::from_ip(group.into());
+        assert!(!groups());
+        qp.attach_multicast(group).expect("joins");
+        assert!(groups());
+        assert!(qp.detach_multicast(group), "it was in it");
+        assert!(!groups(), "its socket is closed");
+        qp.attach_multicast(group).expect("joins");
+        drop(qp);
+        assert!(!groups(), "nor does one stay that was in it at its end");
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Pumped {
 pub(super) struct Turn {
     /// The last packets came over UDP.
     pub(super) came_by_udp: bool,
+    /// This turn has delivered completions of receives.
+    pub(super) has_received: bool,
     /// Turns of visitors that found packets.
     pub(super) visitors_finds: u64,
     /// The RNIC had more to send than one turn takes.

@@ -30,15 +30,19 @@ pub(crate) fn may_be_interrupted_in_poll() -> bool {
         LOOK.store(last - 1, Ordering::Relaxed);
         return last >> 16 != Handlers::Both as u32;
     }
-    let handlers = look(action);
+    note(look(action)) != Handlers::Both
+}
+
+fn note(handlers: Handlers) -> Handlers {
     LOOK.store((handlers as u32) << 16 | SLEEPS_PER_LOOK, Ordering::Relaxed);
-    handlers != Handlers::Both
+    handlers
 }
 
 /// Whether a handler that has just run ends a call.
 pub(crate) fn ends_waits() -> bool {
-    LOOK.store(0, Ordering::Relaxed);
-    look(action) != Handlers::Restart
+    // Kept for the next sleep, too: where a signal ends every sleep, looks would take more time than work.
+    let handlers = note(look(action));
+    handlers != Handlers::Restart
 }
 
 fn look(action: impl Fn(libc::c_int) -> Option<libc::sigaction>) -> Handlers {

@@ -17,7 +17,7 @@ use highwire_shmem::{
 };
 
 use super::channel::RawSlice;
-use super::layout::{FREE, gid_words, in_use};
+use super::layout::{gid_words, in_use};
 use super::sender::ShmSender;
 use super::table::{Access, Place, PublishedQueuePair, PublishedRegion, find};
 
@@ -202,8 +202,7 @@ impl Direct<'_> {
 
     #[inline]
     fn check_attached(&self) -> Result<(), DirectError> {
-        let state = self.sender.peer.window().u64_at(self.sender.slot).load(Ordering::Relaxed);
-        if self.sender.peer.is_gone() || state >> 8 != self.sender.slot_generation || state & 0xFF == FREE {
+        if self.sender.peer.is_gone() || !self.sender.is_attached() {
             return Err(DirectError::PeerGone);
         }
         Ok(())

@@ -117,17 +117,21 @@ impl Inbox {
         self.channels.iter().any(|incoming| !matches!(incoming.peek(), Next::Nothing))
     }
 
-    /// Announces that this lane is about to sleep; false if packets wait and it must not. After true, the
-    /// next sender must wake this lane.
+    /// Announces that a thread of this lane is about to sleep; false if packets wait and it must not. After true, the
+    /// next sender must wake this lane. After false the announcement stands as well, for another thread may sleep here: call
+    /// [`awake`](Self::awake) if none does.
+    #[must_use = "packets may wait"]
     pub fn prepare_sleep(&mut self) -> bool {
+        self.announce_sleep();
+        !self.has_packets()
+    }
+
+    /// Announces that threads of this lane sleep, or still do after the bell was [silenced](Self::silence). The caller looks for packets
+    /// afterwards: senders ring for those that come later.
+    pub fn announce_sleep(&self) {
         self.engine.sleeping(self.lane).store(1, Ordering::Relaxed);
         // Store of `sleeping`, then load of headers: only a full fence keeps this order. Pairs with `ShmSender::flush`.
         fence(Ordering::SeqCst);
-        if self.has_packets() {
-            self.awake();
-            return false;
-        }
-        true
     }
 
     /// Announces that this lane is awake, so that peers do not wake it.
@@ -139,12 +143,6 @@ impl Inbox {
     /// neighbours send a datagram.
     pub fn bell(&self) -> Option<BorrowedFd<'_>> {
         self.bell.as_ref().map(Bell::fd)
-    }
-
-    /// Whether a neighbour has rung, or is about to, since this lane [announced](Self::prepare_sleep) that it sleeps.
-    #[inline]
-    pub fn is_rung_for(&self) -> bool {
-        self.engine.sleeping(self.lane).load(Ordering::Relaxed) == 0
     }
 
     /// Takes note of the bell, before the packets that it was rung for are looked for; whether it had been rung.

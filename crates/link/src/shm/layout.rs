@@ -11,6 +11,7 @@
 //!        │ qp_slots │ mr_slots │ channels │ shard, each u32  │
 //!    128 ├──────────┴──────────┴──────────┴──────────────────┤
 //!        │ state u64: 1 running, 2 closed                    │  owner writes
+//!    136 │ life u32: see `life.rs`                           │  owner writes, the kernel marks its end
 //!    256 ├───────────────────────────────────────────────────┤
 //!        │ per lane 256 bytes:   0  announced u64            │  peers count up
 //!        │                     128  sleeping u64             │  owner sets, peers take
@@ -43,6 +44,7 @@ pub(super) const VERSION: u32 = 1;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"HWENGINE");
 pub(super) const STATE: usize = 128;
+pub(super) const LIFE: usize = 136;
 pub(super) const LANES: usize = 256;
 pub(super) const LANE_BYTES: usize = 256;
 pub(super) const LANE_ANNOUNCED: usize = 0;

@@ -15,6 +15,7 @@ use highwire_shmem::{LayoutError, Segment, SharedPool, Window};
 use super::channel::ChannelConfig;
 use super::engine::LocalEngine;
 use super::layout::{ANNOUNCED, Announcement, EngineHeader, FREE, LANE_ANNOUNCED, RUNNING, STATE, in_use};
+use super::life;
 use super::lock::{self, Byte};
 use super::name::EngineName;
 use super::registry::{LookupError, Registry};
@@ -102,22 +103,28 @@ impl PeerEngine {
         self.header.pid
     }
 
-    /// Whether the peer has closed its segment, or was found dead by [`check_alive`](Self::check_alive). One
-    /// load.
+    /// Whether the peer has closed its segment, was found dead by [`check_alive`](Self::check_alive), or has lost the thread that
+    /// [stands for its life](super::Life): then the kernel is asked. Otherwise two loads from one cache line.
     #[inline]
     pub fn is_gone(&self) -> bool {
+        self.has_closed() || (life::seems_over(&self.window) && !self.check_alive())
+    }
+
+    #[inline]
+    fn has_closed(&self) -> bool {
         self.gone.load(Ordering::Relaxed) || self.window.u64_at(STATE).load(Ordering::Acquire) != RUNNING
     }
 
-    /// Asks the kernel whether its process still lives: one system call, for timeouts and housekeeping. An engine that
-    /// was killed is not noticed otherwise.
+    /// Asks the kernel whether its process still lives: one system call, for timeouts and housekeeping. The end of an engine
+    /// for which no thread stands is not noticed otherwise.
+    #[cold]
     pub fn check_alive(&self) -> bool {
         let file = self.window.segment().file().expect("an opened segment has a file");
         // Without an answer assume the best: a packet's timeout will tell.
-        if self.is_gone() || !lock::is_locked(file, Byte::Life).unwrap_or(true) {
+        if self.has_closed() || !lock::is_locked(file, Byte::Life).unwrap_or(true) {
             self.gone.store(true, Ordering::Relaxed);
         }
-        !self.is_gone()
+        !self.has_closed()
     }
 
     /// Opens a channel from one of our lanes to one of the peer's.

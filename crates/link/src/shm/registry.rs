@@ -11,7 +11,12 @@
 //!   files-…, draft-…                what preloaded programs see below /sys and /dev; used while a process locks it
 //!   broker-127.83.20.7              where the GID's broker listens, if processes share it
 //!   roster-1                        the threads that poll, by core
+//!   net -> net-4026531840           the network namespace that all of the above belongs to
+//!   net-4026532281/                 the same for processes of another network namespace
 //! ```
+//!
+//! Processes that no network connects are no neighbours, even where they share this directory: a container's loopback addresses are its
+//! own. The namespace that comes first has the directory itself, and each other one a directory in it.
 //!
 //! A directory whose `engine` is not locked belonged to a process that has ended, and the next process that opens the registry
 //! for an engine removes it. Only names that are addresses, and such folders, are ever removed.
@@ -38,6 +43,9 @@ use super::peer::PeerEngine;
 /// Folders of files, complete ones and those that are being made or removed, begin like this.
 const FOLDERS: [&str; 2] = ["files-", DRAFT];
 const DRAFT: &str = "draft-";
+
+/// Names the network namespace of the processes that use the directory itself; directories of others begin like this.
+const NAMESPACE_MARK: &str = "net";
 
 /// How many addresses to try before giving up; with a hundred engines each try succeeds but for one in 10^5.
 const LOOPBACK_ATTEMPTS: u32 = 64;
@@ -113,9 +121,39 @@ impl Registry {
     /// # Errors
     /// [`RegistryError`].
     pub fn open() -> Result<Registry, RegistryError> {
-        match crate::environment::variable("HIGHWIRE_SHM_DIR") {
+        let root = match crate::environment::variable("HIGHWIRE_SHM_DIR") {
             Some(dir) => Registry::open_at(Path::new(&dir)),
             None => Registry::open_at(Path::new(&format!("/dev/shm/highwire-{}", effective_uid()))),
+        }?;
+        match network_namespace() {
+            Some(own) => root.of_namespace(&own),
+            // Without `/proc` all are taken for one.
+            None => Ok(root),
+        }
+    }
+
+    /// The registry of one network namespace, within the directory that several share.
+    ///
+    /// # Errors
+    /// [`RegistryError`].
+    pub fn of_namespace(self, own: &str) -> Result<Registry, RegistryError> {
+        let mark = self.root.join(NAMESPACE_MARK);
+        loop {
+            match fs::read_link(&mark) {
+                Ok(first) if first == Path::new(own) => return Ok(self),
+                Ok(_) => return Registry::open_at(&self.root.join(own)),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(RegistryError::Io(mark, error));
+                }
+                Err(_) => {}
+            }
+            match std::os::unix::fs::symlink(own, &mark) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(RegistryError::Io(mark, error));
+                }
+                // This one, or another process was first.
+                _ => {}
+            }
         }
     }
 
@@ -378,6 +416,12 @@ fn inspect(directory: &Path) -> io::Result<Found> {
         (window.len() > STATE).then(|| EngineHeader::read(&window).ok())?
     });
     Ok(Found::Living { pid: header.map(|header| header.pid) })
+}
+
+/// The network namespace of this process, as a name for a directory.
+fn network_namespace() -> Option<String> {
+    let namespace = fs::metadata("/proc/self/ns/net").ok()?;
+    Some(format!("{NAMESPACE_MARK}-{}", namespace.ino()))
 }
 
 pub(super) fn effective_uid() -> u32 {

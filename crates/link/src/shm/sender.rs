@@ -21,7 +21,7 @@ use super::channel::{
     SLOTS_PACKET_MAX_BYTES, header,
 };
 use super::engine::LocalEngine;
-use super::layout::{LANE_ANNOUNCED, LANE_SLEEPING, gid_words};
+use super::layout::{FREE, LANE_ANNOUNCED, LANE_SLEEPING, gid_words};
 use super::peer::{AttachError, PeerEngine};
 
 /// Packets start on cache lines, and with them their payload on words.
@@ -73,6 +73,8 @@ pub struct ShmSender {
     behind_held: u32,
     is_batch: bool,
     unflushed: bool,
+    /// The peer has given our slot up: it could not open the channel.
+    is_refused: bool,
 }
 
 /// A packet whose slot is yet to be written: the receiver polls the slot, and would take its cache line back
@@ -141,11 +143,25 @@ impl ShmSender {
             behind_held: 0,
             is_batch: false,
             unflushed: false,
+            is_refused: false,
         })
     }
 
     pub(super) fn set_slot(&mut self, (slot, generation): (usize, u64)) {
         (self.slot, self.slot_generation) = (slot, generation);
+    }
+
+    /// Whether our slot in the peer's segment is still ours.
+    #[inline]
+    pub(super) fn is_attached(&self) -> bool {
+        let state = self.peer.window().u64_at(self.slot).load(Ordering::Relaxed);
+        state >> 8 == self.slot_generation && state & 0xFF != FREE
+    }
+
+    /// Whether the peer has been seen to refuse the channel, for instance because it may not open this engine's files any more: another
+    /// attempt would end in the same way. What was sent is lost.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
     }
 
     /// The engine that it sends to.
@@ -199,28 +215,17 @@ impl ShmSender {
     ) -> Result<Result<(), E>, SendError> {
         if len <= SLOT_PAYLOAD_BYTES {
             self.reserve_slots(1)?;
-            if self.held.is_none() {
-                let mut bytes = [0; SLOT_PAYLOAD_BYTES];
-                if let Err(error) = fill(&mut bytes[..len]) {
-                    return Ok(Err(error));
-                }
-                if !self.is_batch {
-                    self.publish_here(len, &bytes);
-                    return Ok(Ok(()));
-                }
-                let (slot, header) = self.take_slots(1, len, HERE);
-                self.held = Some(Held { slot, header, words: words(&bytes) });
-                return Ok(Ok(()));
-            }
-            let at = self.channel.slot(self.tail) + 8;
-            debug_assert!(at + SLOT_PAYLOAD_BYTES <= self.channel.window.len());
-            // SAFETY: in bounds of the mapping, which the window keeps. `reserve_slots` found that the receiver is done with
-            // the slot, so it does not read the slot before the header shows, and only we ever write to it.
-            let slot = unsafe { std::slice::from_raw_parts_mut(self.channel.window.as_ptr().add(at), len) };
-            if let Err(error) = fill(slot) {
+            // Not in place: the peer has the slot mapped as well, and may write to it whatever the protocol says.
+            let mut bytes = [0; SLOT_PAYLOAD_BYTES];
+            if let Err(error) = fill(&mut bytes[..len]) {
                 return Ok(Err(error));
             }
-            self.ring(1, len, HERE);
+            if !self.is_batch || self.held.is_some() {
+                self.publish_here(len, &bytes);
+                return Ok(Ok(()));
+            }
+            let (slot, header) = self.take_slots(1, len, HERE);
+            self.held = Some(Held { slot, header, words: words(&bytes) });
             return Ok(Ok(()));
         }
         self.reserve(len)?;
@@ -266,6 +271,7 @@ impl ShmSender {
         // Stores of headers, then load of `sleeping`: only a full fence keeps this order. Pairs with
         // `Inbox::prepare_sleep`.
         fence(Ordering::SeqCst);
+        self.is_refused = !self.is_attached();
         let sleeping = self.receiver_sleeps();
         if sleeping.load(Ordering::Relaxed) == 0 || sleeping.swap(0, Ordering::AcqRel) == 0 {
             return Receiver::Awake;
@@ -295,7 +301,7 @@ impl ShmSender {
 
     /// Whether the receiver is gone or has closed the channel, as far as memory shows.
     pub fn is_closed(&self) -> bool {
-        self.peer.is_gone() || self.channel.receiver_closed().load(Ordering::Relaxed) != 0
+        self.is_refused || self.peer.is_gone() || self.channel.receiver_closed().load(Ordering::Relaxed) != 0
     }
 
     /// Not zero while the receiver sleeps and has not been rung for.
@@ -327,6 +333,9 @@ impl ShmSender {
 
     #[inline]
     fn reserve_slots(&mut self, slots: u64) -> Result<(), SendError> {
+        if self.is_refused {
+            return Err(SendError::Closed);
+        }
         if self.tail - self.head + slots > self.channel.slot_count() {
             self.observe_head_acquire()?;
             if self.tail - self.head + slots > self.channel.slot_count() {

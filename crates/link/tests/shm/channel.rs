@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwire_link::shm::{
     AttachError, ChannelConfig, EngineConfig, Inbox, PACKET_MAX_BYTES, RawSlice, Received, Receiver,
@@ -236,6 +236,60 @@ fn a_sleeper_is_woken_once_and_never_sleeps_over_a_packet() {
     assert!(!inbox.silence());
 }
 
+/// The two sides of a sleep: the sender sees that the lane sleeps, or the lane sees the packet. Both look once, at the same time.
+#[test]
+fn either_the_sender_sees_the_sleeper_or_the_sleeper_the_packet() {
+    const ROUNDS: u64 = 50_000;
+    let house = House::new("either");
+    let (a, b) = (house.engine("127.1.1.1"), house.engine("127.1.1.2"));
+    let mut inbox = Inbox::new(&b, 0);
+    let mut sender = connect(&a, b.gid(), &SMALL);
+    let [begun, ended, rung] = [const { AtomicU64::new(0) }; 3];
+    let wait = |word: &AtomicU64, round| {
+        let mut looks = 0u32;
+        while word.load(Ordering::Acquire) < round {
+            looks += 1;
+            if looks.is_multiple_of(1 << 10) { std::thread::yield_now() } else { std::hint::spin_loop() }
+        }
+    };
+    std::thread::scope(|scope| {
+        let (begun, ended, rung) = (&begun, &ended, &rung);
+        scope.spawn(move || {
+            for round in 1..=ROUNDS {
+                wait(begun, round);
+                sender.try_send(1, |_| ()).expect("there is room");
+                rung.store(u64::from(sender.flush() != Receiver::Awake), Ordering::Relaxed);
+                ended.store(round, Ordering::Release);
+            }
+        });
+        for round in 1..=ROUNDS {
+            begun.store(round, Ordering::Release);
+            let may_sleep = inbox.prepare_sleep();
+            wait(ended, round);
+            let is_rung = rung.load(Ordering::Relaxed) == 1;
+            assert!(!may_sleep || is_rung, "round {round}: it sleeps, and nobody wakes it");
+            inbox.awake();
+            inbox.silence();
+            assert_eq!(inbox.receive(9, |_, _| ()), 1);
+        }
+    });
+}
+
+#[test]
+fn a_sender_that_closes_is_noticed_at_the_next_look() {
+    let house = House::new("closes");
+    let (a, b) = (house.engine("127.1.1.1"), house.engine("127.1.1.2"));
+    let mut inbox = Inbox::new(&b, 0);
+    let mut sender = connect(&a, b.gid(), &SMALL);
+    sender.try_send(1, |_| ()).unwrap();
+    assert_eq!((inbox.receive(9, |_, _| ()), inbox.channels()), (1, 1));
+    sender.try_send(1, |_| ()).unwrap();
+    drop(sender);
+    // Its process lives on, so housekeeping would not find out.
+    assert_eq!((inbox.receive(9, |_, _| ()), inbox.channels()), (1, 0), "its last packet, and its end");
+    assert_eq!(inbox.rejected(), 0);
+}
+
 #[test]
 fn a_sleeper_is_shown_acknowledgements_and_woken_only_later() {
     let house = House::new("shown");
@@ -266,6 +320,23 @@ fn a_sleeper_is_shown_acknowledgements_and_woken_only_later() {
 }
 
 #[test]
+fn a_channel_that_the_peer_cannot_open_is_refused_and_its_sender_told() {
+    let house = House::new("refused");
+    let (a, b) = (house.engine("127.1.1.1"), house.engine("127.1.1.2"));
+    let mut inbox = Inbox::new(&b, 0);
+    let mut sender = connect(&a, b.gid(), &SMALL);
+    // As for a process that has become another user's.
+    std::fs::remove_file(a.directory().join("chan-1")).expect("the channel");
+    sender.try_send(1, |_| ()).unwrap();
+    assert_eq!((sender.flush(), sender.is_refused()), (Receiver::Awake, false), "it was not looked at yet");
+    assert_eq!((inbox.receive(9, |_, _| ()), inbox.rejected()), (0, 1));
+    sender.try_send(1, |_| ()).expect("not known yet");
+    let _ = sender.flush();
+    assert!(sender.is_refused() && sender.is_closed());
+    assert_eq!(sender.try_send(1, |_| ()), Err(SendError::Closed), "no packet goes where nobody looks");
+}
+
+#[test]
 fn a_neighbour_without_a_bell_is_woken_by_the_caller() {
     let house = House::new("bell-less");
     let (a, b) = (house.engine("127.1.1.1"), house.engine("127.1.1.2"));
@@ -277,6 +348,36 @@ fn a_neighbour_without_a_bell_is_woken_by_the_caller() {
     assert_eq!(sender.flush(), Receiver::Asleep, "a datagram must wake it");
     assert_eq!(sender.flush(), Receiver::Awake, "once is enough");
     assert_eq!(inbox.receive(9, |_, _| ()), 1);
+}
+
+#[test]
+fn a_packet_that_is_being_written_is_no_other_processs_to_change() {
+    let house = House::new("private");
+    let (a, b) = (house.engine("127.1.1.1"), house.engine("127.1.1.2"));
+    let mut inbox = Inbox::new(&b, 0);
+    let mut sender = connect(&a, b.gid(), &SMALL);
+    let window = channel_file(&house, "127.1.1.1");
+    sender.begin_batch();
+    for number in 1..=8u8 {
+        let fill = |out: &mut [u8]| {
+            out.fill(number);
+            // The peer has the whole ring mapped, and keeps to no protocol.
+            for at in (CHANNEL_SLOTS..window.len()).step_by(8) {
+                if window.u64_at(at).load(Ordering::Relaxed) == u64::from_ne_bytes([number; 8]) {
+                    window.u64_at(at).store(u64::MAX, Ordering::Relaxed);
+                }
+            }
+            assert!(out.iter().all(|&byte| byte == number), "packet {number} was written in place");
+        };
+        sender.try_send(56, fill).unwrap();
+    }
+    let _ = sender.flush();
+    let mut number = 0;
+    inbox.receive(9, |_, packet| {
+        number += 1;
+        assert_eq!(packet.copied(&mut [0; PACKET_MAX_BYTES]), [number; 56]);
+    });
+    assert_eq!(number, 8);
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use highwire_link::shm::{
-    Access, ChannelConfig, EngineConfig, Inbox, LocalEngine, LookupError, PACKET_MAX_BYTES,
-    PublishedQueuePair, PublishedRegion, Registry, SendError,
+    Access, ChannelConfig, DirectError, EngineConfig, Inbox, Life, LocalEngine, LookupError,
+    PACKET_MAX_BYTES, PublishedQueuePair, PublishedRegion, Registry, SendError,
 };
 use highwire_shmem::SharedBuffer;
 
@@ -45,6 +45,18 @@ fn child() {
             println!("ready");
         }
         "target" => std::mem::forget(target(&engine, address(PARENT))),
+        "named" => {
+            // A thread of its own, as a device's is.
+            let life = Arc::clone(&engine);
+            let (named, is_named) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                let _life = Life::begin(&life).expect("Linux has robust lists");
+                named.send(()).expect("it is waited for");
+                std::thread::park();
+            });
+            is_named.recv().expect("no panic");
+            std::mem::forget(target(&engine, address(PARENT)));
+        }
         "add" => {
             println!("ready");
             let mut sender = connect(&engine, address(PARENT), &ChannelConfig::default());
@@ -211,6 +223,41 @@ fn memory_of_another_process_is_read_and_written() {
     direct.write(RKEY, 100, b"too late").unwrap();
     assert!(!sender.peer().check_alive());
     assert!(sender.direct(2, 1).write(RKEY, 100, b"later").is_err());
+}
+
+#[test]
+fn memory_of_a_process_whose_end_is_known_answers_no_more() {
+    for _ in 0..20 {
+        let house = House::new("known");
+        let engine = house.engine(PARENT);
+        let mut second = Second::spawn("named", house.registry.root());
+        second.wait_for("ready");
+        let mut sender = connect(&engine, address(CHILD), &ChannelConfig::default());
+        let mut back = [0; 8];
+        sender.direct(2, 1).write(RKEY, 0, &[7; 8]).expect("it lives");
+        sender.direct(2, 1).read(RKEY, 0, &mut back).expect("it lives");
+        // Waits for its end, and nobody has looked for it yet.
+        second.kill();
+        assert_eq!(sender.direct(2, 1).read(RKEY, 0, &mut back), Err(DirectError::PeerGone));
+        assert_eq!(sender.direct(2, 1).write(RKEY, 0, &[8; 8]), Err(DirectError::PeerGone));
+        assert_eq!(sender.direct(2, 1).fetch_add(RKEY, 0, 1), Err(DirectError::PeerGone));
+        assert!(sender.is_closed());
+    }
+}
+
+#[test]
+fn an_engine_outlives_the_thread_that_stood_for_it() {
+    let house = House::new("stood");
+    let (a, b) = (house.engine("127.1.1.1"), house.engine("127.1.1.2"));
+    let peer = a.registry().lookup(b.gid()).unwrap();
+    let engine = Arc::clone(&b);
+    std::thread::spawn(move || drop(Life::begin(&engine).expect("a list"))).join().unwrap();
+    assert!(!peer.is_gone(), "it has taken its name back");
+    let engine = Arc::clone(&b);
+    // This thread dies with its name in the word, though its process lives and holds the lock.
+    std::thread::spawn(move || std::mem::forget(Life::begin(&engine).expect("a list"))).join().unwrap();
+    assert!(!peer.is_gone() && peer.check_alive());
+    drop(b);
 }
 
 #[test]

@@ -72,6 +72,27 @@ fn engines_that_share_a_gid_are_told_apart_by_their_shard() {
 }
 
 #[test]
+fn engines_of_different_network_namespaces_are_no_neighbours() {
+    let house = House::new("namespaces");
+    let of = |namespace| house.registry.clone().of_namespace(namespace).unwrap();
+    let (first, second) = (of("net-1"), of("net-2"));
+    assert_eq!(first.root(), house.registry.root(), "the first one has the directory itself");
+    assert_eq!(of("net-2").root(), second.root());
+    assert_ne!(first.root(), second.root());
+    let gid = address("127.9.8.7");
+    let one = first.claim(gid, &EngineConfig::default()).unwrap();
+    assert!(matches!(second.lookup(gid), Err(LookupError::Absent)), "it answers in another network");
+    let other = second.claim(gid, &EngineConfig::default()).expect("an address is a network's own");
+    assert_eq!(first.lookup(gid).unwrap().generation(), one.generation());
+    assert_eq!(second.lookup(gid).unwrap().generation(), other.generation());
+    assert_ne!(first.broker_socket(gid), second.broker_socket(gid));
+    assert_eq!((first.list().unwrap(), second.list().unwrap()), (vec![one.name()], vec![other.name()]));
+    assert!(
+        first.reap_stale().unwrap().is_empty() && first.lookup(gid).is_ok() && second.lookup(gid).is_ok()
+    );
+}
+
+#[test]
 fn one_at_a_time_looks_for_brokers() {
     let house = House::new("brokers");
     let lock = house.registry.lock_broker(address("127.9.8.7")).unwrap();

@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 /// A GID that no neighbour had is looked up again after this time.
 const ABSENT_FOR: Duration = Duration::from_millis(500);
+/// One that has refused our channel cannot open it, and packets in it were lost.
+const REFUSED_FOR: Duration = Duration::from_secs(10);
 /// Packets that wait for room in one ring; more are lost, as in a switch.
 const BACKLOG_PACKETS_MAX: usize = 4096;
 /// So many packets may wait for room in rings before the engine takes no more from the RNIC: unlike a wire, a
@@ -51,6 +53,8 @@ struct Known {
     shard: u32,
     /// `None` until the given time: not on this host.
     peer: Result<Arc<PeerEngine>, Instant>,
+    /// It has refused a channel, and is not to be looked up at once.
+    has_refused: bool,
     /// By the peer's lane.
     rings: Vec<Option<Ring>>,
 }
@@ -368,7 +372,7 @@ impl Neighbours {
 
     fn meet(&mut self, gid: Gid) -> usize {
         let peer = Err(Instant::ZERO);
-        self.known.push(Known { gid, shard_mask: 0, shard: 0, peer, rings: Vec::new() });
+        self.known.push(Known { gid, shard_mask: 0, shard: 0, peer, has_refused: false, rings: Vec::new() });
         self.recent = self.known.len() - 1;
         self.recent
     }
@@ -383,6 +387,10 @@ impl Neighbours {
     fn look_up(&mut self, now: Instant, at: usize, qpn: Qpn) -> bool {
         let known = &mut self.known[at];
         if known.peer.as_ref().is_err_and(|again| *again > now) {
+            return false;
+        }
+        if std::mem::take(&mut known.has_refused) {
+            known.peer = Err(now + REFUSED_FOR);
             return false;
         }
         let ip = known.gid.to_ip();
@@ -488,6 +496,7 @@ impl Neighbours {
     fn forget(&mut self, at: usize) {
         let known = &mut self.known[at];
         self.backlogged -= known.rings.iter().flatten().map(|ring| ring.backlog.len()).sum::<usize>();
+        known.has_refused = known.rings.iter().flatten().any(|ring| ring.sender.is_refused());
         known.rings.clear();
         known.peer = Err(Instant::ZERO);
     }

@@ -55,6 +55,7 @@ impl Shm {
 
     pub(super) fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         each("rang_neighbour", self.rings.rung());
+        each("refused_neighbour", self.rings.inbox.rejected());
         if let Some(disturbed) = &self.disturbed {
             disturbed.counters(each);
         }

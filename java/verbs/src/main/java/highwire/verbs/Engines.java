@@ -25,7 +25,7 @@ public final class Engines {
         if (named != null && !named.isBlank()) {
             return Path.of(named);
         }
-        Path registry = registry();
+        Path registry = ofThisNamespace(registry());
         List<Path> doors = Context.listening(doorsBelow(registry));
         if (doors.isEmpty()) {
             throw new NoEngineException("no engine serves below " + registry + ": start one with `highwire serve`");
@@ -45,6 +45,17 @@ public final class Engines {
             return Path.of("/dev/shm/highwire-" + Files.getAttribute(Path.of("/proc/self"), "unix:uid"));
         } catch (IOException | UnsupportedOperationException e) {
             throw new NoEngineException("cannot tell which user this is (" + e.getMessage() + "): set HIGHWIRE_DOOR");
+        }
+    }
+
+    /** Engines of another network namespace are no neighbours: those of all but the first have a folder of their own. */
+    private static Path ofThisNamespace(Path registry) {
+        try {
+            String own = "net-" + Files.getAttribute(Path.of("/proc/self/ns/net"), "unix:ino");
+            Path first = Files.readSymbolicLink(registry.resolve("net"));
+            return first.toString().equals(own) ? registry : registry.resolve(own);
+        } catch (IOException | UnsupportedOperationException e) {
+            return registry;
         }
     }
 
