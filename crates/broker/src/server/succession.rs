@@ -270,6 +270,78 @@ mod tests {
     }
 
     #[test]
+    fn a_shard_is_given_again_once_sixteen_are_free_and_the_oldest_first() {
+        let house = House::new("again", 9);
+        let mut broker = house.first();
+        let mut sharers: Vec<Sharer> = (0..17).map(|_| house.join(&mut broker)).collect();
+        let shards = |sharers: &[Sharer]| sharers.iter().map(|sharer| sharer.shard).collect::<Vec<_>>();
+        assert_eq!(shards(&sharers), (2..19).collect::<Vec<u8>>());
+        let last = sharers.pop().expect("seventeen");
+        for sharer in sharers.drain(..15) {
+            drop(sharer);
+            (0..2).for_each(|_| broker.turn(0).expect("polls"));
+        }
+        let new = house.join(&mut broker);
+        assert_eq!(
+            (new.shard, broker.free.len()),
+            (19, 15),
+            "neighbours may not have noticed that those are gone"
+        );
+        drop(sharers);
+        (0..2).for_each(|_| broker.turn(0).expect("polls"));
+        let again = house.join(&mut broker);
+        assert_eq!((again.shard, broker.free.len()), (2, 15), "sixteen are enough");
+        house.check_steering(&[&last, &new, &again]);
+    }
+
+    #[test]
+    fn a_socket_is_shown_of_shards_that_are_there_and_of_no_other() {
+        let house = House::new("shown", 10);
+        let mut broker = house.first();
+        let a = house.join(&mut broker);
+        let mut show = |shard| {
+            house.ask(&mut broker, &a.connection, &Request::Socket { shard }, &[]);
+            let (reply, fds) = hear(a.connection.as_fd()).expect("an answer");
+            (reply, fds.len())
+        };
+        assert_eq!(show(a.shard), (Reply::Done, 1));
+        // The first that is not there, the broker's own, and the last number.
+        for shard in [a.shard + 1, 1, 0, 255] {
+            assert_eq!(show(shard), (Reply::NotUnderstood, 0), "shard {shard}");
+        }
+    }
+
+    #[test]
+    fn a_will_is_carried_out_unless_it_was_revoked() {
+        let house = House::new("wills", 11);
+        let mut broker = house.first();
+        let (a, b) = (house.join(&mut broker), house.join(&mut broker));
+        for id in 1..=3 {
+            let will = Request::LeaveWill { id, to: house.address, mad: Box::new([id as u8; 256]) };
+            house.ask(&mut broker, &a.connection, &will, &[]);
+            assert_eq!(hear(a.connection.as_fd()).expect("an answer").0, Reply::Done);
+        }
+        house.ask(&mut broker, &a.connection, &Request::RevokeWill { id: 2 }, &[]);
+        assert_eq!(hear(a.connection.as_fd()).expect("an answer").0, Reply::Done);
+        let of = |broker: &Broker, shard| {
+            let member = broker
+                .members
+                .iter()
+                .find(|member| member.part.as_ref().is_some_and(|part| part.shard == shard));
+            member.map(|member| {
+                let mut ids: Vec<_> = member.wills.keys().copied().collect();
+                ids.sort_unstable();
+                ids
+            })
+        };
+        assert_eq!(of(&broker, a.shard), Some(vec![1, 3]));
+        assert_eq!(of(&broker, b.shard), Some(vec![]), "a will is its member's own");
+        drop(a);
+        (0..2).for_each(|_| broker.turn(0).expect("polls"));
+        assert_eq!(broker.members.len(), 1);
+    }
+
+    #[test]
     fn a_broker_outlives_those_who_have_not_come_back_to_it() {
         let house = House::new("stopped", 8);
         let mut first = house.first();
