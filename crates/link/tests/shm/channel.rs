@@ -239,12 +239,13 @@ fn a_sleeper_is_woken_once_and_never_sleeps_over_a_packet() {
 /// The two sides of a sleep: the sender sees that the lane sleeps, or the lane sees the packet. Both look once, at the same time.
 #[test]
 fn either_the_sender_sees_the_sleeper_or_the_sleeper_the_packet() {
-    const ROUNDS: u64 = 50_000;
+    const ROUNDS: u64 = 20_000;
     let house = House::new("either");
     let (a, b) = (house.engine("127.1.1.1"), house.engine("127.1.1.2"));
     let mut inbox = Inbox::new(&b, 0);
     let mut sender = connect(&a, b.gid(), &SMALL);
     let [begun, ended, rung] = [const { AtomicU64::new(0) }; 3];
+    let (mut lost, mut received) = (0, 0);
     let wait = |word: &AtomicU64, round| {
         let mut looks = 0u32;
         while word.load(Ordering::Acquire) < round {
@@ -267,12 +268,13 @@ fn either_the_sender_sees_the_sleeper_or_the_sleeper_the_packet() {
             let may_sleep = inbox.prepare_sleep();
             wait(ended, round);
             let is_rung = rung.load(Ordering::Relaxed) == 1;
-            assert!(!may_sleep || is_rung, "round {round}: it sleeps, and nobody wakes it");
+            lost += u64::from(may_sleep && !is_rung);
             inbox.awake();
             inbox.silence();
-            assert_eq!(inbox.receive(9, |_, _| ()), 1);
+            received += inbox.receive(9, |_, _| ()) as u64;
         }
     });
+    assert_eq!((lost, received), (0, ROUNDS), "it sleeps, and nobody wakes it");
 }
 
 #[test]
