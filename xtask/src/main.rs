@@ -71,8 +71,6 @@ enum Task {
     Compat(compat::Args),
     /// Run small programs in C against the drop-in libraries, over both links.
     Programs(programs::Args),
-    /// Do one thing many times, and look at what it leaves behind.
-    Soak(soak::Args),
     /// Hold the nanoPU's blocks in SystemVerilog against the model, cycle by cycle; or synthesise them.
     Rtl(rtl::Args),
     /// Hold the nanoPU's core against the RTL of Rocket, commit by commit.
@@ -100,7 +98,6 @@ fn main() -> ExitCode {
         Task::Libs(args) => libs::run(&args),
         Task::Compat(args) => compat::run(&args),
         Task::Programs(args) => programs::run(&args),
-        Task::Soak(args) => soak::run(&args),
         Task::Rtl(args) => rtl::run(&args),
         Task::Rocket(args) => rocket::run(&args),
         Task::Java(args) => java::suites::run(&args),

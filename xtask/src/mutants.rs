@@ -8,7 +8,7 @@ mod outcomes;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -129,7 +129,7 @@ fn folder() -> PathBuf {
 }
 
 /// Runs one crate's part. Its progress goes to the terminal.
-fn plant(name: &str, args: &Args, program: &PathBuf) -> Result<()> {
+fn plant(name: &str, args: &Args, program: &Path) -> Result<()> {
     let output = folder().join(format!("{name}.run"));
     let _ = fs::remove_dir_all(&output);
     fs::create_dir_all(&output)?;

@@ -49,29 +49,36 @@ fn words(folder: &Path, port: u16, more: &[&str]) -> Vec<String> {
 struct Serving {
     child: Child,
     lines: Vec<String>,
-    _out: BufReader<ChildStdout>,
+    out: BufReader<ChildStdout>,
 }
 
 impl Serving {
     fn start(words: &[String]) -> Serving {
         let mut child = highwire(words).stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut out = BufReader::new(child.stdout.take().expect("piped"));
-        let mut lines = Vec::new();
-        loop {
+        let out = BufReader::new(child.stdout.take().expect("piped"));
+        let mut serving = Serving { child, lines: Vec::new(), out };
+        while !serving.lines.last().is_some_and(|line| line.starts_with("the store serves")) {
             let mut line = String::new();
-            assert!(out.read_line(&mut line).expect("text") > 0, "it ended: {lines:?}");
-            lines.push(line.trim_end().to_string());
-            if lines.last().is_some_and(|line| line.starts_with("the store serves")) {
-                return Serving { child, lines, _out: out };
-            }
+            let read = serving.out.read_line(&mut line).expect("text");
+            assert!(read > 0, "it ended: {:?}", serving.lines);
+            serving.lines.push(line.trim_end().to_string());
         }
+        serving
     }
 
     fn end(mut self) {
         let id = self.child.id().to_string();
         assert!(std::process::Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
-        let _ = self._out.read_to_end(&mut Vec::new());
+        let _ = self.out.read_to_end(&mut Vec::new());
         assert!(self.child.wait().expect("it ends").success());
+    }
+}
+
+/// A test that fails leaves no supervisor behind.
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

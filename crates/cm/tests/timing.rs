@@ -246,7 +246,10 @@ fn a_refusal_and_a_service_s_answer_are_said_again() {
     answerer.hand(&asker, &question);
     let id = answerer.events[0].1.id();
     let place = (Qpn::new(0x77), 0x1234);
-    answerer.manager.answer_service(answerer.now, id, SidrStatus::SUCCESS, place, b"here").expect("asked for");
+    answerer
+        .manager
+        .answer_service(answerer.now, id, SidrStatus::SUCCESS, place, b"here")
+        .expect("asked for");
     answerer.drain();
     let answer = answerer.last();
     let _ = answerer.spoken();

@@ -256,7 +256,7 @@ fn a_silent_peer_is_asked_again_after_waits_that_double_up_to_the_longest_one() 
         }
         assert_eq!(running.take(), Some(Err(CallError::PeerSilent(Node(1)))));
         // In milliseconds; what a first datagram took on its way is less than half of one.
-        let gap = |pair: &[(Instant, u64)]| ((pair[1].0 - pair[0].0).as_nanos() as u64 + 500_000) / 1_000_000;
+        let gap = |pair: &[(Instant, u64)]| ((pair[1].0 - pair[0].0).as_nanos() + 500_000) / 1_000_000;
         let gaps: Vec<u64> = sent_at[1..].windows(2).map(gap).collect();
         assert_eq!(gaps[..5], [4, 8, 16, 32, 64], "met {is_met}: {gaps:?}");
         assert!(gaps[5..].iter().all(|&gap| gap == 64), "met {is_met}: {gaps:?}");

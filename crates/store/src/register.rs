@@ -221,7 +221,7 @@ impl FileRegister {
         let fail = |error| RegisterError::Io(path.clone(), error);
         if !path.exists() {
             let name = fresh_name().map_err(fail)?;
-            self.publish(SECRET, &[name[..16].as_bytes()]).map_err(fail)?;
+            self.publish(SECRET, &[&name.as_bytes()[..16]]).map_err(fail)?;
         }
         let text = fs::read_to_string(&path).map_err(fail)?;
         u64::from_str_radix(&text, 16).map_err(|_| RegisterError::Damaged(path.clone()))

@@ -41,7 +41,7 @@ impl Accepted {
     /// Whether a mutant, as cargo-mutants names it, stands in the list.
     pub(super) fn has(&self, mutant: &str) -> bool {
         let name = without_place(mutant);
-        self.mutants.iter().any(|accepted| *accepted == name)
+        self.mutants.contains(&name)
     }
 }
 

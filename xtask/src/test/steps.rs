@@ -138,7 +138,7 @@ fn left_in(folder: &Path) -> Result<Vec<OsString>> {
         left.push(entry?.file_name());
     }
     // These stay for the next process.
-    left.retain(|name| !["lock", "roster-1", "net"].contains(&name.as_str()));
+    left.retain(|name| ["lock", "roster-1", "net"].iter().all(|stays| name != stays));
     Ok(left)
 }
 

@@ -207,7 +207,7 @@ mod tests {
                 }
             }
             waiting.iter().for_each(|waiting| queue.leave(waiting.0));
-            busy.extend(queue.free.drain(..));
+            busy.append(&mut queue.free);
             busy.sort_unstable();
             assert_eq!(busy, (0..workers).collect::<Vec<_>>());
             assert!(queue.waiting.is_empty());
