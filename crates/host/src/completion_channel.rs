@@ -89,6 +89,11 @@ impl CompletionChannel {
         self.reports.events.fd()
     }
 
+    /// Whether the descriptor is still this channel's: the application may have closed it, and opened another file.
+    pub fn is_open(&self) -> bool {
+        self.reports.events.is_open()
+    }
+
     /// The tag of the queue that reported first, if any has.
     pub fn try_event(&self) -> Option<u64> {
         let event = self.reports.events.pop()?;

@@ -90,6 +90,11 @@ impl EventQueue {
         self.events.fd()
     }
 
+    /// Whether the descriptor is still this queue's: the application may have closed it, and opened another file.
+    pub fn is_open(&self) -> bool {
+        self.events.is_open()
+    }
+
     /// The oldest event that was not asked for yet.
     pub fn try_next(&self) -> Option<TaggedEvent> {
         self.events.pop()

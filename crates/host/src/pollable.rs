@@ -94,7 +94,11 @@ impl<T> PollableQueue<T> {
             if left.is_some_and(|left| left.is_zero()) {
                 return None;
             }
-            sys::wait_readable(&[self.event.fd()], left.map(Duration::from));
+            match self.event.own() {
+                Some(own) => sys::wait_readable(&[own], left.map(Duration::from)),
+                // The application has closed everything: it is told that nothing comes.
+                None => return None,
+            };
         }
     }
 
@@ -132,6 +136,11 @@ impl<T> PollableQueue<T> {
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.event.fd()
+    }
+
+    /// Whether the descriptor is still this queue's.
+    pub(crate) fn is_open(&self) -> bool {
+        self.event.is_open()
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {

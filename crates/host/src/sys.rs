@@ -1,12 +1,14 @@
 //! The few system calls that std does not offer.
 #![allow(unsafe_code)]
 
+mod apart;
 mod multicast;
 mod restart;
 mod signals;
 
 pub(crate) use multicast::{group_socket, send_groups_from};
-pub(crate) use restart::{ends_waits, may_be_interrupted_in_poll};
+pub use restart::ends_waits;
+pub(crate) use restart::may_be_interrupted_in_poll;
 pub use signals::EndSignals;
 pub use signals::SignalMask;
 
@@ -65,7 +67,7 @@ pub(crate) fn effective_uid() -> u32 {
 
 /// A counter that makes its descriptor readable while it is not zero.
 #[derive(Debug)]
-pub(crate) struct EventFd(OwnedFd);
+pub struct EventFd(apart::Marked);
 
 impl EventFd {
     pub(crate) fn new() -> io::Result<EventFd> {
@@ -75,55 +77,72 @@ impl EventFd {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor is new and ours.
-        Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
+        Ok(EventFd(apart::Marked::new(unsafe { OwnedFd::from_raw_fd(fd) }, false)))
     }
 
     /// A counter whose reads take one each, and which blocks unless told otherwise: applications get this
     /// descriptor, and some check its flags.
-    pub(crate) fn counting() -> io::Result<EventFd> {
+    ///
+    /// # Errors
+    /// Those of `eventfd`.
+    pub fn counting() -> io::Result<EventFd> {
         // SAFETY: a plain system call.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor is new and ours.
-        Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
+        Ok(EventFd(apart::Marked::new(unsafe { OwnedFd::from_raw_fd(fd) }, true)))
     }
 
     /// Takes one off the count; false if a reader has done so already.
-    pub(crate) fn take_one(&self) -> bool {
+    pub fn take_one(&self) -> bool {
+        let Some(own) = self.0.held() else { return false };
         let mut value = 0u64;
         let vector = libc::iovec { iov_base: std::ptr::from_mut(&mut value).cast(), iov_len: 8 };
         // SAFETY: there is room for eight bytes. The call does not wait, whatever the descriptor's mode.
-        unsafe { libc::preadv2(self.0.as_raw_fd(), &raw const vector, 1, -1, libc::RWF_NOWAIT) == 8 }
+        unsafe { libc::preadv2(own.as_raw_fd(), &raw const vector, 1, -1, libc::RWF_NOWAIT) == 8 }
     }
 
     /// Takes one off the count; waits for it where the descriptor blocks.
     pub(crate) fn read(&self) -> io::Result<()> {
+        let own = self.0.held().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
         let mut value = 0u64;
         // SAFETY: there is room for eight bytes.
-        let read = unsafe { libc::read(self.0.as_raw_fd(), std::ptr::from_mut(&mut value).cast(), 8) };
+        let read = unsafe { libc::read(own.as_raw_fd(), std::ptr::from_mut(&mut value).cast(), 8) };
         if read == 8 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Makes it readable.
-    pub(crate) fn signal(&self) {
+    pub fn signal(&self) {
+        let Some(own) = self.0.held() else { return };
         let one = 1u64;
         // SAFETY: eight bytes are there to read. It fails only when the counter is about to overflow, and then the
         // descriptor is readable already.
-        unsafe { libc::write(self.0.as_raw_fd(), std::ptr::from_ref(&one).cast(), 8) };
+        unsafe { libc::write(own.as_raw_fd(), std::ptr::from_ref(&one).cast(), 8) };
     }
 
     /// Makes it unreadable.
     pub(crate) fn clear(&self) {
+        let Some(own) = self.0.held() else { return };
         let mut value = 0u64;
         // SAFETY: there is room for eight bytes. The call fails when the counter is zero, which is fine.
-        unsafe { libc::read(self.0.as_raw_fd(), std::ptr::from_mut(&mut value).cast(), 8) };
+        unsafe { libc::read(own.as_raw_fd(), std::ptr::from_mut(&mut value).cast(), 8) };
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        use std::os::fd::AsFd;
-        self.0.as_fd()
+    /// The descriptor that applications know. The library itself waits at [`own`](Self::own).
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.0.shown()
+    }
+
+    /// Whether that is still this counter's: the application may have closed it, and opened another file.
+    pub fn is_open(&self) -> bool {
+        self.0.is_shown()
+    }
+
+    /// The library's own descriptor of it, unless the application has closed that one as well.
+    pub fn own(&self) -> Option<BorrowedFd<'_>> {
+        self.0.held()
     }
 }
 

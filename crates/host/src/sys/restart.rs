@@ -38,8 +38,8 @@ fn note(handlers: Handlers) -> Handlers {
     handlers
 }
 
-/// Whether a handler that has just run ends a call.
-pub(crate) fn ends_waits() -> bool {
+/// Whether a signal handler that has just run ends a call that waits, as it does unless it was installed with `SA_RESTART`.
+pub fn ends_waits() -> bool {
     // Kept for the next sleep, too: where a signal ends every sleep, looks would take more time than work.
     let handlers = note(look(action));
     handlers != Handlers::Restart
