@@ -288,6 +288,36 @@ enum Sink<'a> {
 }
 
 impl Chain<'_> {
+    /// Whether all these requests would be taken now, one behind the other; with each, how many bytes of inline data it brings along.
+    ///
+    /// While another thread runs the engine, only room and lengths can be looked at.
+    ///
+    /// # Errors
+    /// Why the first one that would not be taken is refused.
+    pub fn check<'w>(
+        &mut self,
+        requests: impl ExactSizeIterator<Item = (SendWr<'w>, Option<usize>)>,
+    ) -> Result<(), PostError> {
+        match &mut self.sink {
+            Sink::Engine(engine, index) => {
+                for (ahead, (wr, inline)) in requests.enumerate() {
+                    engine.check_send(*index, &wr, inline, ahead)?;
+                }
+            }
+            Sink::Ring(producer) => {
+                let free = producer.free_slots().map_err(|_| PostError::NoSuchQueue)?;
+                if requests.len() as u64 > free {
+                    return Err(PostError::QueueFull);
+                }
+                for (wr, inline) in requests {
+                    producer.check(&wr, inline)?;
+                }
+            }
+            Sink::Refuses(why) => return Err(*why),
+        }
+        Ok(())
+    }
+
     /// Adds a request.
     ///
     /// # Errors

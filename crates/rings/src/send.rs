@@ -139,6 +139,19 @@ impl SendQueueProducer {
         Ok(())
     }
 
+    /// Whether a slot is long enough for a request, or for so many bytes of inline data.
+    ///
+    /// # Errors
+    /// As for [`post`](Self::post) and [`post_inline`](Self::post_inline).
+    pub fn check(&self, wr: &SendWr<'_>, inline: Option<usize>) -> Result<(), PostError> {
+        let room = self.0.layout().slot_bytes() - CONTROL_BYTES;
+        match inline {
+            Some(bytes) if bytes > room => Err(PostError::TooLong),
+            None if wr.sges.len() > room / 16 => Err(PostError::TooManySges),
+            _ => Ok(()),
+        }
+    }
+
     /// As [`post`](Self::post), with `data` in the slot instead of the request's SGEs.
     ///
     /// # Errors

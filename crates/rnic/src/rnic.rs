@@ -175,6 +175,14 @@ impl Rnic {
         result.unwrap_or(Err(PostError::NoSuchQueue))
     }
 
+    /// Whether [`post_send`](Self::post_send) would take a request behind `ahead` others that are about to be posted.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_send(&self, qpn: Qpn, wr: &SendWr<'_>, ahead: usize) -> Result<(), PostError> {
+        self.qp(qpn).ok_or(PostError::NoSuchQueue)?.check_send(wr, ahead)
+    }
+
     /// Takes a request for a receive queue.
     ///
     /// # Errors

@@ -78,6 +78,8 @@ pub struct QpSnapshot {
     pub in_flight: u32,
     /// Sends posted and not completed.
     pub send_queue_len: u32,
+    /// In SQD: requests that had begun have not all ended.
+    pub is_draining: bool,
 }
 
 impl QueuePair {
@@ -165,6 +167,7 @@ impl QueuePair {
             recovery: self.recovery,
             in_flight: self.requester.in_flight(),
             send_queue_len: self.requester.queue().len() as u32,
+            is_draining: conn.state == QpState::Sqd && self.requester.has_begun_requests(),
         }
     }
 
@@ -206,6 +209,14 @@ impl QueuePair {
             self.flush_sends(ctx);
         }
         Ok(())
+    }
+
+    /// Whether [`post_send`](Self::post_send) would take a request behind `ahead` others that are about to be posted.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_send(&self, wr: &SendWr<'_>, ahead: usize) -> Result<(), PostError> {
+        self.requester.check_post(&self.conn, wr, ahead)
     }
 
     /// Takes a receive request.

@@ -151,6 +151,21 @@ impl Requester {
         self.common.post(conn, wr)
     }
 
+    /// Whether [`post`](Self::post) would take a request behind `ahead` others.
+    pub(crate) fn check_post(
+        &self,
+        conn: &Connection,
+        wr: &SendWr<'_>,
+        ahead: usize,
+    ) -> Result<(), PostError> {
+        requests::check_post(conn, wr, self.common.queue.len() + ahead)
+    }
+
+    /// Whether a request that has begun has not ended.
+    pub(crate) fn has_begun_requests(&self) -> bool {
+        self.common.queue.wqes.front().is_some_and(crate::send_queue::SendWqe::is_started)
+    }
+
     /// Plans the next packet of this half, if one may leave now.
     #[inline]
     pub(crate) fn poll_transmit(

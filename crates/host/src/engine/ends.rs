@@ -83,6 +83,11 @@ impl InlineArena {
         InlineArena { bytes: vec![0; place_bytes * (max_send_wr as usize + 1)].into(), place_bytes, next: 0 }
     }
 
+    /// Whether a place holds so many bytes.
+    pub(super) fn fits(&self, bytes: usize) -> bool {
+        bytes <= self.place_bytes
+    }
+
     /// Copies `data` to the next place and says where; [`advance`](Self::advance) keeps it.
     pub(super) fn put(&mut self, data: &[u8]) -> Option<Sge> {
         let place = self.bytes.get_mut(self.next..self.next + data.len())?;

@@ -40,11 +40,11 @@ impl Places {
         }
     }
 
-    /// Whether there is a place for a request; `taken` says how many completions the program has taken out of the queue, and
-    /// is asked only where that decides.
+    /// Whether there is a place for a request behind `ahead` others that are about to be posted; `taken` says how many completions the program
+    /// has taken out of the queue, and is asked only where that decides.
     #[inline]
-    pub(crate) fn has_room(&mut self, taken: impl FnOnce() -> u64) -> bool {
-        if self.posted - self.freed < self.limit || self.is_broken {
+    pub(crate) fn has_room_behind(&mut self, ahead: u64, taken: impl FnOnce() -> u64) -> bool {
+        if self.posted - self.freed + ahead < self.limit || self.is_broken {
             return true;
         }
         let taken = taken();
@@ -53,7 +53,7 @@ impl Places {
             self.waiting.pop_front();
         }
         self.tell();
-        self.posted - self.freed < self.limit
+        self.posted - self.freed + ahead < self.limit
     }
 
     #[inline]
@@ -103,24 +103,25 @@ mod tests {
     #[test]
     fn a_place_is_free_once_a_completion_behind_it_was_taken() {
         let mut places = Places::new(4, false, Arc::default());
+        assert!(places.has_room_behind(3, || 0) && !places.has_room_behind(4, || 0), "four in one go");
         for signaled in [false, false, true, false] {
-            assert!(places.has_room(|| 0));
+            assert!(places.has_room_behind(0, || 0));
             places.note_posted(signaled);
         }
-        assert!(!places.has_room(|| 9), "nothing has completed");
+        assert!(!places.has_room_behind(0, || 9), "nothing has completed");
         places.note_completed(7);
-        assert!(!places.has_room(|| 7), "completed, and not taken");
+        assert!(!places.has_room_behind(0, || 7), "completed, and not taken");
         // Three places at once: those of the signaled request and of the two before it.
         for _ in 0..3 {
-            assert!(places.has_room(|| 8));
+            assert!(places.has_room_behind(0, || 8));
             places.note_posted(false);
         }
-        assert!(!places.has_room(|| 100));
+        assert!(!places.has_room_behind(0, || 100));
         places.note_failed();
-        assert!(places.has_room(|| 8), "it is over with the queue pair, and requests are flushed");
+        assert!(places.has_room_behind(0, || 8), "it is over with the queue pair, and requests are flushed");
         places.reset();
         (0..4).for_each(|_| places.note_posted(false));
-        assert!(!places.has_room(|| 100));
+        assert!(!places.has_room_behind(0, || 100));
     }
 
     #[test]
@@ -131,6 +132,6 @@ mod tests {
         places.note_completed(5);
         places.note_completed(6);
         places.forget_numbers();
-        assert!(places.has_room(|| 0));
+        assert!(places.has_room_behind(0, || 0));
     }
 }

@@ -109,6 +109,28 @@ impl Engine {
         self.post_spans(index, &SendWr { flags, sges: if data.is_empty() { &[] } else { &sges }, ..*wr })
     }
 
+    /// Whether [`post_send`](Self::post_send) would take a request behind `ahead` others that are about to be posted; `inline` is how many bytes
+    /// it brings along.
+    pub(crate) fn check_send(
+        &mut self,
+        index: u32,
+        wr: &SendWr<'_>,
+        inline: Option<usize>,
+        ahead: usize,
+    ) -> Result<(), PostError> {
+        if !self.has_place_behind(index, ahead as u64) {
+            return Err(PostError::QueueFull);
+        }
+        let qp = self.qps.get(index).ok_or(PostError::NoSuchQueue)?;
+        let Some(bytes) = inline else { return self.rnic.check_send(qp.qpn, wr, ahead) };
+        if !qp.inline.fits(bytes) {
+            return Err(PostError::TooLong);
+        }
+        let sges = [Sge { length: bytes as u32, ..Sge::default() }];
+        let flags = SendFlags { inline: true, ..wr.flags };
+        self.rnic.check_send(qp.qpn, &SendWr { flags, sges: &sges, ..*wr }, ahead)
+    }
+
     #[inline]
     fn post_spans(&mut self, index: u32, wr: &SendWr<'_>) -> Result<(), PostError> {
         if !self.has_place(index) {
@@ -130,9 +152,17 @@ impl Engine {
     /// Whether the send queue has a place that is free for the program as well.
     #[inline]
     fn has_place(&mut self, index: u32) -> bool {
+        self.has_place_behind(index, 0)
+    }
+
+    /// The same for a request behind `ahead` others.
+    #[inline]
+    fn has_place_behind(&mut self, index: u32, ahead: u64) -> bool {
         let Some(QpEnds { places: Some(places), send_cq, .. }) = self.qps.get_mut(index) else { return true };
         let cqs = &mut self.cqs;
-        places.has_room(|| cqs.get_mut(*send_cq).map_or(0, |sink| sink.ring.observe_taken_acquire()))
+        places.has_room_behind(ahead, || {
+            cqs.get_mut(*send_cq).map_or(0, |sink| sink.ring.observe_taken_acquire())
+        })
     }
 
     #[inline]
