@@ -53,6 +53,10 @@ pub(super) fn files(identity: &Identity, minor: u32) -> Vec<(String, String)> {
         file(format!("{port}/gid_attrs/types/{index}"), "RoCE v2");
         file(format!("{port}/gid_attrs/ndevs/{index}"), interface);
     }
+    // The kernel's table has places for more, and an empty one reads as zeros.
+    for index in 2..GID_TABLE {
+        file(format!("{port}/gids/{index}"), "0000:0000:0000:0000:0000:0000:0000:0000");
+    }
     for counter in COUNTERS {
         file(format!("{port}/counters/{counter}"), "0");
     }
@@ -94,6 +98,9 @@ pub(super) fn nodes(minor: u32) -> Vec<String> {
     numbered.into_iter().chain(["dev/infiniband/rdma_cm".into()]).collect()
 }
 
+/// Entries of the GID table (`ibv_query_port`).
+const GID_TABLE: u32 = 16;
+
 /// The counters that `ibv_devinfo`-like scripts and monitors sum up; `highwire stats` has the true ones.
 const COUNTERS: [&str; 8] = [
     "port_xmit_data",
@@ -125,6 +132,7 @@ mod tests {
             assert_eq!(found, Some(expected), "{path}");
         };
         check("sys/class/infiniband/hw0/ports/1/gids/1", "0000:0000:0000:0000:0000:ffff:7f53:1407");
+        check("sys/class/infiniband/hw0/ports/1/gids/15", "0000:0000:0000:0000:0000:0000:0000:0000");
         check("sys/class/infiniband/hw0/ports/1/state", "4: ACTIVE");
         check("sys/class/infiniband/hw0/ports/1/gid_attrs/ndevs/0", "lo");
         check("sys/class/infiniband_verbs/uverbs3/ibdev", "hw0");
