@@ -84,8 +84,13 @@ pub(crate) fn table() -> Result<Table> {
 fn link_ibverbs(table: &Table, archive: &Path, folder: &Path) -> Result<()> {
     let script = write(folder, "libibverbs.map", &script::versions(table, |_| true))?;
     let aliases = write(folder, "aliases.c", &script::aliases(table))?;
-    let line = cc()
-        .arg(&aliases)
+    let calls = root().join("crates/ibverbs/symbols/c_library.c");
+    let source = std::fs::read_to_string(&calls).with_context(|| calls.display().to_string())?;
+    let mut line = cc().arg(&aliases).arg(&calls);
+    for name in script::wrapped(&source) {
+        line = line.arg(format!("-Wl,--wrap={name}"));
+    }
+    let line = line
         .arg("-Wl,--whole-archive")
         .arg(archive)
         .arg("-Wl,--no-whole-archive")

@@ -106,12 +106,12 @@ impl EventQueue {
     }
 
     /// The same as `read` on the [descriptor](Self::fd) has it: no wait where that is non-blocking, and a signal whose
-    /// handler was installed without `SA_RESTART` ends it.
+    /// handler was installed without `SA_RESTART` ends it. With a longest time, any signal may end it with `None`, and so does the time.
     ///
     /// # Errors
     /// EAGAIN, EINTR.
-    pub fn next_as_read(&self) -> io::Result<TaggedEvent> {
-        self.events.wait_as_read()
+    pub fn next_as_read(&self, most: Option<Duration>) -> io::Result<Option<TaggedEvent>> {
+        self.events.wait_as_read(most)
     }
 
     /// Adds an event, as the engine does.

@@ -103,16 +103,19 @@ impl<T> PollableQueue<T> {
     }
 
     /// Takes the oldest entry as `read` on the descriptor would: only the kernel knows whether a signal's handler was to
-    /// end the call, so this thread sleeps in its `read`.
+    /// end the call, so this thread sleeps in its `read`. With a longest time, [`EventFd::take`] says what it does; `None` if
+    /// that has passed.
     ///
     /// # Errors
     /// EINTR for a signal, EAGAIN if there is no entry and the descriptor is non-blocking.
-    pub(crate) fn wait_as_read(&self) -> io::Result<T> {
+    pub(crate) fn wait_as_read(&self, most: Option<std::time::Duration>) -> io::Result<Option<T>> {
         loop {
             if let Some(entry) = self.pop() {
-                return Ok(entry);
+                return Ok(Some(entry));
             }
-            self.event.read()?;
+            if !self.event.take(most)? {
+                return Ok(None);
+            }
             let mut state = self.lock();
             match state.read {
                 // Another thread has taken the entry, and found that its count was read already.
@@ -121,7 +124,7 @@ impl<T> PollableQueue<T> {
             }
             let entry = state.entries.pop_front();
             self.settle(&mut state);
-            if let Some(entry) = entry {
+            if entry.is_some() {
                 return Ok(entry);
             }
         }
@@ -206,7 +209,7 @@ mod tests {
             let readers: Vec<_> = (0..threads)
                 .map(|_| {
                     let take = || {
-                        (0..entries / threads).map(|_| queue.wait_as_read().expect("no signal")).sum::<u64>()
+                        (0..entries / threads).map(|_| queue.wait_as_read(None).expect("no signal").expect("it waits")).sum::<u64>()
                     };
                     scope.spawn(take)
                 })

@@ -7,8 +7,7 @@ mod restart;
 mod signals;
 
 pub(crate) use multicast::{group_socket, send_groups_from};
-pub use restart::ends_waits;
-pub(crate) use restart::may_be_interrupted_in_poll;
+pub use restart::{ends_waits, may_be_interrupted_in_poll};
 pub use signals::EndSignals;
 pub use signals::SignalMask;
 
@@ -104,8 +103,32 @@ impl EventFd {
         unsafe { libc::preadv2(own.as_raw_fd(), &raw const vector, 1, -1, libc::RWF_NOWAIT) == 8 }
     }
 
-    /// Takes one off the count; waits for it where the descriptor blocks.
-    pub(crate) fn read(&self) -> io::Result<()> {
+    /// Takes one off the count as a `read` by the application would: it waits where the descriptor blocks, and only the kernel knows
+    /// whether a signal ends that. A wait for `most` is ended by such a signal as [`ends_waits`] says, and by any other one as if the time was
+    /// up. False if it was.
+    ///
+    /// # Errors
+    /// EAGAIN, EINTR, or EBADF if the application has closed the descriptor and the library's own.
+    pub fn take(&self, most: Option<std::time::Duration>) -> io::Result<bool> {
+        let Some(most) = most else { return self.read().map(|()| true) };
+        if self.take_one() {
+            return Ok(true);
+        }
+        let own = self.0.held().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
+        // SAFETY: a call about a number.
+        let flags = unsafe { libc::fcntl(own.as_raw_fd(), libc::F_GETFL) };
+        if flags & libc::O_NONBLOCK != 0 {
+            return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+        }
+        match wait_readable_or_signal(&[own], Some(Duration::from(most))) {
+            // Unless another thread has been faster.
+            Waited::Readable => Ok(self.take_one()),
+            Waited::Interrupted if ends_waits() => Err(io::Error::from_raw_os_error(libc::EINTR)),
+            Waited::Interrupted | Waited::TimedOut => Ok(false),
+        }
+    }
+
+    fn read(&self) -> io::Result<()> {
         let own = self.0.held().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
         let mut value = 0u64;
         // SAFETY: there is room for eight bytes.

@@ -1,4 +1,5 @@
-//! Where C calls in: functions with C names, which catch panics and check pointers.
+//! Where C calls in: functions with C names, which catch panics and check pointers. [`cancel`](crate::cancel) says what they do when their thread
+//! is cancelled.
 //!
 //! Verbs' callers promise that a pointer is null or points to what its type says, and that no object is destroyed while another
 //! call uses it. That promise is what the `unsafe` of every exported function rests on; objects of our own are looked up in the
@@ -13,16 +14,16 @@ macro_rules! c_api {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
         $(#[$meta])*
         #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C" fn $name($($arg: $type),*) $(-> $result)? {
+        pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) $(-> $result)? {
             #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
             #[allow(clippy::undocumented_unsafe_blocks, reason = "what callers promise holds throughout the body")]
             // SAFETY: callers promise what the module's documentation says; a passed function has the type of
             // this one.
-            $crate::boundary::guard(|| unsafe {
+            $crate::cancel::sealed(|| unsafe {
                 if $crate::stock::is_present() {
                     let words: &[usize] = &[$($crate::stock::word(&$arg)),*];
                     if let Some(passed) = $crate::stock::Passed::of(stringify!($name), words.first().copied()) {
-                        type Function = unsafe extern "C" fn($($type),*) $(-> $result)?;
+                        type Function = unsafe extern "C-unwind" fn($($type),*) $(-> $result)?;
                         return std::mem::transmute::<*mut libc::c_void, Function>(passed.function())($($arg),*);
                     }
                 }
@@ -32,20 +33,50 @@ macro_rules! c_api {
     )*};
 }
 
-/// The same for functions that C reaches through a table.
-macro_rules! c_ops {
-    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
+/// The same for functions that wait, and so are cancellation points. `$kept` is what [`in_parts`](crate::cancel::in_parts) keeps for the body
+/// between two parts of the wait. A function of the machine's own library is called with cancellation as it is.
+macro_rules! c_waits {
+    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? |$kept:pat_param| $body:block)*) => {$(
         $(#[$meta])*
-        pub(crate) unsafe extern "C" fn $name($($arg: $type),*) $(-> $result)? {
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) $(-> $result)? {
             #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
             #[allow(clippy::undocumented_unsafe_blocks, reason = "what callers promise holds throughout the body")]
-            // SAFETY: callers promise what the module's documentation says.
-            $crate::boundary::guard(|| unsafe { $body })
+            // SAFETY: callers promise what the module's documentation says; a passed function has the type of
+            // this one.
+            unsafe {
+                if $crate::stock::is_present() {
+                    let words: &[usize] = &[$($crate::stock::word(&$arg)),*];
+                    if let Some(passed) = $crate::stock::Passed::of(stringify!($name), words.first().copied()) {
+                        type Function = unsafe extern "C-unwind" fn($($type),*) $(-> $result)?;
+                        let function = std::mem::transmute::<*mut libc::c_void, Function>(passed.function());
+                        // A cancellation unwinds this frame, which then has nothing to drop.
+                        let passed = std::mem::ManuallyDrop::new(passed);
+                        let result = function($($arg),*);
+                        drop(std::mem::ManuallyDrop::into_inner(passed));
+                        return result;
+                    }
+                }
+                $crate::cancel::in_parts(|$kept| $body)
+            }
         }
     )*};
 }
 
-pub(crate) use {c_api, c_ops};
+/// The same for functions that C reaches through a table.
+macro_rules! c_ops {
+    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
+        $(#[$meta])*
+        pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) $(-> $result)? {
+            #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
+            #[allow(clippy::undocumented_unsafe_blocks, reason = "what callers promise holds throughout the body")]
+            // SAFETY: callers promise what the module's documentation says.
+            $crate::cancel::sealed(|| unsafe { $body })
+        }
+    )*};
+}
+
+pub(crate) use {c_api, c_ops, c_waits};
 
 /// The return value of a C function that fails.
 pub(crate) trait Failure {
@@ -100,10 +131,19 @@ impl Failure for () {
     }
 }
 
-/// Runs the body of a C function; panics end here.
+/// Runs the body of a C function of the data path: panics end here. It is [no cancellation point](crate::cancel).
 #[inline]
 pub(crate) fn guard<R: Failure>(run: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| R::failure(libc::EIO))
+}
+
+/// Runs the body of a C function; panics end here.
+///
+/// It has a frame of its own: a cancellation of asynchronous type unwinds from any instruction of a frame that it finds, and one with a landing
+/// pad allows that at its calls only.
+#[inline(never)]
+pub(crate) fn caught<R: Failure>(run: impl FnOnce() -> R) -> R {
+    guard(run)
 }
 
 /// Turns a result with an errno into C's, for a function that returns a pointer or an errno.

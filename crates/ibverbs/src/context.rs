@@ -21,7 +21,7 @@ pub(crate) struct Context {
     /// The asynchronous events of this context's objects.
     pub(crate) events: EventQueue,
     /// Stands for `/dev/infiniband/uverbs0`: a file of its own that can be duplicated and passed on.
-    pub(crate) command: OwnedFd,
+    command: CommandFile,
     users: Users,
     _open: Open,
 }
@@ -56,7 +56,7 @@ impl Context {
         let open = Open::device()?;
         let device = open.device.clone();
         let events = device.event_queue().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
-        let command = memory_file()?;
+        let command = CommandFile::create()?;
         let async_fd = events.fd().as_raw_fd();
         let (mutex, _) = zeroed_mutex();
         let context = ibv_context {
@@ -173,6 +173,37 @@ fn capture_of_this_process(path: &Path) -> PathBuf {
     }
 }
 
+/// The file behind `cmd_fd`. No byte is written to it; it tells contexts apart.
+#[derive(Debug)]
+struct CommandFile {
+    fd: Option<OwnedFd>,
+    identity: Option<(u64, u64)>,
+}
+
+impl CommandFile {
+    fn create() -> Result<CommandFile, c_int> {
+        let fd = memory_file()?;
+        Ok(CommandFile { identity: identity(fd.as_raw_fd()), fd: Some(fd) })
+    }
+}
+
+impl AsRawFd for CommandFile {
+    fn as_raw_fd(&self) -> c_int {
+        self.fd.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+}
+
+impl Drop for CommandFile {
+    /// The program may have closed the number, and opened another file under it, which stays open.
+    fn drop(&mut self) {
+        if let Some(fd) = self.fd.take()
+            && identity(fd.as_raw_fd()) != self.identity
+        {
+            std::mem::forget(fd);
+        }
+    }
+}
+
 fn memory_file() -> Result<OwnedFd, c_int> {
     // SAFETY: the name is a C string.
     let fd = unsafe { libc::memfd_create(c"highwire-uverbs".as_ptr(), libc::MFD_CLOEXEC) };
@@ -218,11 +249,12 @@ c_api! {
 }
 
 fn is_same_file(one: c_int, other: c_int) -> bool {
-    let stat = |fd| {
-        // SAFETY: a structure of numbers, written by the call.
-        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: as above.
-        (unsafe { libc::fstat(fd, &mut stat) } == 0).then_some((stat.st_dev, stat.st_ino))
-    };
-    stat(one).is_some() && stat(one) == stat(other)
+    identity(one).is_some() && identity(one) == identity(other)
+}
+
+fn identity(fd: c_int) -> Option<(u64, u64)> {
+    // SAFETY: a structure of numbers, written by the call.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    (unsafe { libc::fstat(fd, &mut stat) } == 0).then_some((stat.st_dev, stat.st_ino))
 }

@@ -1,7 +1,7 @@
 //! Completion queues, and polling them.
 
 use crate::abi::*;
-use crate::boundary::{answer, c_api, c_ops, code, input};
+use crate::boundary::{answer, c_api, c_ops, c_waits, code, input};
 use crate::context::Context;
 use crate::cq_ex::Cursor;
 use crate::errno;
@@ -159,7 +159,7 @@ pub(crate) fn vendor_error(status: CompletionStatus) -> u32 {
     status as u32
 }
 
-pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, wc: *mut ibv_wc) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn poll_cq(cq: *mut ibv_cq, count: c_int, wc: *mut ibv_wc) -> c_int {
     crate::boundary::guard(|| {
         // SAFETY: this function is reached through the queue's own context only, so it is one of ours.
         let cq = unsafe { &*cq.cast::<Cq>() };
@@ -185,7 +185,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, wc: *mut 
     })
 }
 
-pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     crate::boundary::guard(|| {
         // SAFETY: as in `poll_cq`.
         let cq = unsafe { &*cq.cast::<Cq>() };
@@ -238,12 +238,14 @@ c_api! {
         };
         code(run())
     }
+}
 
-    fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+c_waits! {
+    fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int |_| {
         let run = || {
             let found = registry::find::<Cq>(cq)?;
             found.users.none()?;
-            events::withdraw::<Cq, 2>(cq, [&found.events, &found.async_events]);
+            events::withdraw::<Cq, 2>(cq, [&found.events, &found.async_events])?;
             Ok(())
         };
         code(run())

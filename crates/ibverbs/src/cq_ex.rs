@@ -160,7 +160,7 @@ fn advance<const IS_STAMPED: bool>(cq: &Cq) -> c_int {
     0
 }
 
-unsafe extern "C" fn start_poll<const IS_STAMPED: bool>(
+unsafe extern "C-unwind" fn start_poll<const IS_STAMPED: bool>(
     cq: *mut ibv_cq_ex,
     attr: *mut ibv_poll_cq_attr,
 ) -> c_int {
@@ -181,12 +181,12 @@ unsafe extern "C" fn start_poll<const IS_STAMPED: bool>(
     })
 }
 
-unsafe extern "C" fn next_poll<const IS_STAMPED: bool>(cq: *mut ibv_cq_ex) -> c_int {
+unsafe extern "C-unwind" fn next_poll<const IS_STAMPED: bool>(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: this function is reached through queues of ours only.
     crate::boundary::guard(|| advance::<IS_STAMPED>(unsafe { queue(cq) }))
 }
 
-unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
+unsafe extern "C-unwind" fn end_poll(cq: *mut ibv_cq_ex) {
     // SAFETY: as above.
     crate::boundary::guard(|| unsafe { queue(cq) }.cursor.release());
 }
@@ -194,7 +194,7 @@ unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
 /// Functions that return part of the completion under the cursor.
 macro_rules! readers {
     ($($name:ident -> $type:ty = |$completion:ident| $value:expr;)*) => {$(
-        unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $type {
+        unsafe extern "C-unwind" fn $name(cq: *mut ibv_cq_ex) -> $type {
             // SAFETY: reached through queues of ours only.
             let $completion = unsafe { queue(cq) }.cursor.now();
             $value
@@ -220,7 +220,7 @@ readers! {
     };
 }
 
-unsafe extern "C" fn read_tm_info(cq: *mut ibv_cq_ex, info: *mut ibv_wc_tm_info) {
+unsafe extern "C-unwind" fn read_tm_info(cq: *mut ibv_cq_ex, info: *mut ibv_wc_tm_info) {
     // SAFETY: reached through queues of ours only, by the thread that holds the cursor; C has room for the answer.
     unsafe {
         let (tag, priv_) = *queue(cq).cursor.tag.get();
@@ -228,20 +228,20 @@ unsafe extern "C" fn read_tm_info(cq: *mut ibv_cq_ex, info: *mut ibv_wc_tm_info)
     }
 }
 
-unsafe extern "C" fn read_zero(_cq: *mut ibv_cq_ex) -> u32 {
+unsafe extern "C-unwind" fn read_zero(_cq: *mut ibv_cq_ex) -> u32 {
     0
 }
 
-unsafe extern "C" fn read_zero_byte(_cq: *mut ibv_cq_ex) -> u8 {
+unsafe extern "C-unwind" fn read_zero_byte(_cq: *mut ibv_cq_ex) -> u8 {
     0
 }
 
-unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
+unsafe extern "C-unwind" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
     // SAFETY: reached through queues of ours only.
     unsafe { queue(cq) }.cursor.read_at_ns.load(Ordering::Relaxed)
 }
 
-unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
+unsafe extern "C-unwind" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     // SAFETY: as above.
     let read_at = unsafe { queue(cq) }.cursor.read_at_ns.load(Ordering::Relaxed);
     clock_ns(libc::CLOCK_REALTIME).saturating_sub(raw_clock_ns().saturating_sub(read_at))

@@ -1,7 +1,8 @@
 //! Events: completion channels, asynchronous events, and the counting of what programs acknowledge.
 
 use crate::abi::*;
-use crate::boundary::{answer, c_api, code, minus_one};
+use crate::boundary::{answer, c_api, c_waits, code, minus_one};
+use crate::cancel;
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::descriptors;
@@ -43,11 +44,21 @@ impl Acknowledged {
         }
     }
 
-    pub(crate) fn wait(&self) {
+    /// Waits until all are acknowledged; false if a part of the wait has ended before.
+    fn wait(&self) -> bool {
         let mut counts = self.lock();
         counts.waiting += 1;
-        let waited = self.changed.wait_while(counts, |counts| counts.missing > 0);
-        waited.unwrap_or_else(PoisonError::into_inner).waiting -= 1;
+        loop {
+            let is_missing = |counts: &mut Counts| counts.missing > 0;
+            let waited = self.changed.wait_timeout_while(counts, cancel::PART, is_missing);
+            let timeout;
+            (counts, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            let is_over = timeout.timed_out() && cancel::end_part();
+            if counts.missing == 0 || is_over {
+                counts.waiting -= 1;
+                return counts.missing == 0;
+            }
+        }
     }
 
     fn is_complete(&self) -> bool {
@@ -63,12 +74,20 @@ impl Acknowledged {
 ///
 /// Acknowledgements look the object up, perhaps in another thread, so it stays known while one is missing; an
 /// event that is handed out after the last of them has to be acknowledged too.
-pub(crate) fn withdraw<T: Object, const N: usize>(pointer: *const T::C, counts: [&Acknowledged; N]) {
+///
+/// # Errors
+/// EAGAIN if a [part of the wait](cancel::end_part) has ended: the object is as it was.
+pub(crate) fn withdraw<T: Object, const N: usize>(
+    pointer: *const T::C,
+    counts: [&Acknowledged; N],
+) -> Result<(), c_int> {
     let is_complete = || counts.iter().all(|count| count.is_complete());
     loop {
-        counts.iter().for_each(|count| count.wait());
+        if !counts.iter().all(|count| count.wait()) {
+            return Err(libc::EAGAIN);
+        }
         if registry::withdraw_if::<T>(pointer, is_complete) {
-            return;
+            return Ok(());
         }
     }
 }
@@ -111,10 +130,21 @@ fn may_wait(fd: c_int) -> Result<(), c_int> {
     }
 }
 
-/// Waits for an event as `read` on the descriptor would: a signal ends it.
+/// Waits for an event as `read` on the descriptor would: a signal ends it, or the end of a part.
 fn next_event(channel: &CompletionChannel) -> Result<u64, c_int> {
+    if !channel.is_open() {
+        return Err(libc::EBADF);
+    }
     may_wait(channel.fd().as_raw_fd())?;
-    channel.event_or_signal(None).ok().flatten().ok_or(libc::EINTR)
+    loop {
+        let part = cancel::part_of(None);
+        match channel.event_or_signal(part) {
+            Ok(Some(tag)) => return Ok(tag),
+            Err(_) if cancel::is_final(part) => return Err(libc::EINTR),
+            Ok(None) | Err(_) if cancel::end_part() => return Err(libc::EAGAIN),
+            Ok(None) | Err(_) => {}
+        }
+    }
 }
 
 /// The channel behind C's structure.
@@ -151,11 +181,37 @@ c_api! {
         code(run())
     }
 
+    fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
+        if let Ok(cq) = registry::find::<Cq>(cq) {
+            cq.events.acknowledge(u64::from(count));
+        }
+    }
+
+    fn ibv_ack_async_event(event: *mut ibv_async_event) {
+        let Ok(event) = crate::boundary::input(event) else { return };
+        let element = event.element;
+        match event.event_type {
+            IBV_EVENT_CQ_ERR => {
+                registry::with::<Cq, _>(element.cast(), |cq| cq.async_events.acknowledge(1));
+            }
+            IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => {
+                registry::with::<Srq, _>(element.cast(), |srq| srq.async_events.acknowledge(1));
+            }
+            IBV_EVENT_PORT_ACTIVE | IBV_EVENT_PORT_ERR | IBV_EVENT_DEVICE_FATAL | IBV_EVENT_LID_CHANGE
+            | IBV_EVENT_PKEY_CHANGE | IBV_EVENT_SM_CHANGE | IBV_EVENT_CLIENT_REREGISTER | IBV_EVENT_GID_CHANGE => {}
+            _ => {
+                registry::with::<Qp, _>(element.cast(), |qp| qp.async_events.acknowledge(1));
+            }
+        }
+    }
+}
+
+c_waits! {
     fn ibv_get_cq_event(
         channel: *mut ibv_comp_channel,
         cq: *mut *mut ibv_cq,
         cq_context: *mut *mut c_void,
-    ) -> c_int {
+    ) -> c_int |_| {
         let run = || {
             let channel = registry::find::<Channel>(channel)?;
             loop {
@@ -182,18 +238,24 @@ c_api! {
         minus_one(run())
     }
 
-    fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
-        if let Ok(cq) = registry::find::<Cq>(cq) {
-            cq.events.acknowledge(u64::from(count));
-        }
-    }
-
-    fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
+    fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int |_| {
         let run = || {
             let context = registry::find::<Context>(context)?;
             loop {
-                let next = context.events.next_as_read();
-                let next = next.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+                let next = match context.events.try_next() {
+                    Some(next) => Some(next),
+                    None if !context.events.is_open() => return Err(libc::EBADF),
+                    None => {
+                        let next = context.events.next_as_read(cancel::part_of(None));
+                        next.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?
+                    }
+                };
+                let Some(next) = next else {
+                    if cancel::end_part() {
+                        return Err(libc::EAGAIN);
+                    }
+                    continue;
+                };
                 if let Some(found) = to_c(next.event, next.tag) {
                     if !event.is_null() {
                         unsafe { event.write(found) };
@@ -203,24 +265,6 @@ c_api! {
             }
         };
         minus_one(run())
-    }
-
-    fn ibv_ack_async_event(event: *mut ibv_async_event) {
-        let Ok(event) = crate::boundary::input(event) else { return };
-        let element = event.element;
-        match event.event_type {
-            IBV_EVENT_CQ_ERR => {
-                registry::with::<Cq, _>(element.cast(), |cq| cq.async_events.acknowledge(1));
-            }
-            IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => {
-                registry::with::<Srq, _>(element.cast(), |srq| srq.async_events.acknowledge(1));
-            }
-            IBV_EVENT_PORT_ACTIVE | IBV_EVENT_PORT_ERR | IBV_EVENT_DEVICE_FATAL | IBV_EVENT_LID_CHANGE
-            | IBV_EVENT_PKEY_CHANGE | IBV_EVENT_SM_CHANGE | IBV_EVENT_CLIENT_REREGISTER | IBV_EVENT_GID_CHANGE => {}
-            _ => {
-                registry::with::<Qp, _>(element.cast(), |qp| qp.async_events.acknowledge(1));
-            }
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Drop-in `libibverbs.so.1` and `librdmacm.so.1`: the C ABI of rdma-core over `highwire-host`.
 //!
 //! Programs call the functions here by their C names and read and write the structures of `abi` directly. All
-//! of them are `extern "C"`, check their arguments, and answer with the errno that rdma-core documents.
+//! of them are `extern "C-unwind"`, check their arguments, and answer with the errno that rdma-core documents.
 //! `symbols/*.txt` says under which versions they are exported; `cargo xtask libs` links them into shared
 //! objects.
 //!
@@ -15,6 +15,7 @@ mod absent;
 mod ah;
 mod boundary;
 mod buffer;
+mod cancel;
 mod context;
 mod cq;
 mod cq_ex;

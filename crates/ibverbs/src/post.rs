@@ -220,7 +220,7 @@ unsafe fn push(qp: &Qp, chain: &mut Chain<'_>, wr: &ibv_send_wr) -> Result<(), P
     unsafe { push_inline(chain, &SendWr { sges: &[], ..to_post }, sges.as_slice()) }
 }
 
-pub(crate) unsafe extern "C" fn post_send(
+pub(crate) unsafe extern "C-unwind" fn post_send(
     qp: *mut ibv_qp,
     wr: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
@@ -279,7 +279,7 @@ pub(crate) unsafe fn receives(
     0
 }
 
-pub(crate) unsafe extern "C" fn post_recv(
+pub(crate) unsafe extern "C-unwind" fn post_recv(
     qp: *mut ibv_qp,
     wr: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,

@@ -1,7 +1,7 @@
 //! Queue pairs: making and destroying them.
 
 use crate::abi::*;
-use crate::boundary::{answer, c_api, c_ops, code, input, zeroed_mutex};
+use crate::boundary::{answer, c_api, c_ops, c_waits, code, input, zeroed_mutex};
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::ece::Ece;
@@ -139,7 +139,11 @@ impl Qp {
         if init.operations.is_some_and(|operations| operations & !operations_of(service) != 0) {
             return Err(libc::EOPNOTSUPP);
         }
-        let caps = init.caps;
+        // With a shared receive queue, and where nothing arrives, there are no receives of its own, and what is asked for them does not matter.
+        let has_receives = init.srq.is_null() && !service.is_xrc();
+        let (max_recv_wr, max_recv_sge) =
+            if has_receives { (init.caps.max_recv_wr, init.caps.max_recv_sge.max(1)) } else { (0, 0) };
+        let caps = ibv_qp_cap { max_recv_wr, max_recv_sge, ..init.caps };
         let is_too_large = caps.max_send_wr.max(caps.max_recv_wr) > MAX_WR
             || caps.max_send_sge.max(caps.max_recv_sge) > MAX_SGE
             || caps.max_inline_data > MAX_INLINE;
@@ -152,7 +156,6 @@ impl Qp {
         let inline_min = if has_values { post::ATOMIC_BYTES } else { 0 };
         let caps = ibv_qp_cap {
             max_send_sge: caps.max_send_sge.max(1),
-            max_recv_sge: caps.max_recv_sge.max(1),
             max_inline_data: granted_inline(caps.max_inline_data.max(inline_min)),
             ..caps
         };
@@ -174,7 +177,7 @@ impl Qp {
                 max_send_wr: caps.max_send_wr,
                 max_recv_wr: caps.max_recv_wr,
                 max_send_sge: caps.max_send_sge,
-                max_recv_sge: caps.max_recv_sge,
+                max_recv_sge: caps.max_recv_sge.max(1),
                 max_inline: caps.max_inline_data,
             },
             signal_all: init.signal_all,
@@ -275,6 +278,11 @@ impl Qp {
         registry::publish(unsafe { place.assume_init() })
     }
 
+    /// What its program may use.
+    pub(crate) fn caps(&self) -> &ibv_qp_cap {
+        &self.caps
+    }
+
     /// The queue pair behind it.
     #[inline]
     pub(crate) fn host(&self) -> Result<&QueuePair, c_int> {
@@ -328,7 +336,8 @@ c_ops! {
                 return Err(libc::EOPNOTSUPP);
             }
             let has = |bit| comp_mask & bit != 0;
-            if has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && init.create_flags & !IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0 {
+            // None of the flags has an effect here, so a program that needs one is told.
+            if has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && init.create_flags != 0 {
                 return Err(libc::EOPNOTSUPP);
             }
             let from = Init {
@@ -429,12 +438,14 @@ c_api! {
         };
         answer(run())
     }
+}
 
-    fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+c_waits! {
+    fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int |_| {
         let run = || {
             let found = registry::find::<Qp>(qp)?;
             found.users.none()?;
-            events::withdraw::<Qp, 1>(qp, [&found.async_events]);
+            events::withdraw::<Qp, 1>(qp, [&found.async_events])?;
             found.stop_receiving();
             found.forget_completions();
             Ok(())

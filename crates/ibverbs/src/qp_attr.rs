@@ -83,6 +83,7 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
     }
     let offered = qp.context.device.mtu();
     let begins = from == QpState::Rtr && to == QpState::Rts && qp.service == Service::Rc;
+    // As cards do, whose contexts have three or five bits for these fields, and whose drivers look at no others.
     let change = QpAttr {
         state: has(IBV_QP_STATE).then_some(to),
         access: has(IBV_QP_ACCESS_FLAGS).then(|| access_of_qp(attr.qp_access_flags)),
@@ -94,10 +95,10 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
         sq_psn: has(IBV_QP_SQ_PSN).then(|| Psn::new(attr.sq_psn)),
         max_dest_rd_atomic: has(IBV_QP_MAX_DEST_RD_ATOMIC).then_some(attr.max_dest_rd_atomic),
         max_rd_atomic: has(IBV_QP_MAX_QP_RD_ATOMIC).then_some(attr.max_rd_atomic),
-        min_rnr_timer: has(IBV_QP_MIN_RNR_TIMER).then_some(attr.min_rnr_timer),
+        min_rnr_timer: has(IBV_QP_MIN_RNR_TIMER).then_some(attr.min_rnr_timer & 31),
         timeout: has(IBV_QP_TIMEOUT).then_some(attr.timeout),
-        retry_count: has(IBV_QP_RETRY_CNT).then_some(attr.retry_cnt),
-        rnr_retry: has(IBV_QP_RNR_RETRY).then_some(attr.rnr_retry),
+        retry_count: has(IBV_QP_RETRY_CNT).then_some(attr.retry_cnt & 7),
+        rnr_retry: has(IBV_QP_RNR_RETRY).then_some(attr.rnr_retry & 7),
         recovery: begins.then(|| recovery(qp)),
         notify_drained: has(IBV_QP_EN_SQD_ASYNC_NOTIFY).then_some(attr.en_sqd_async_notify != 0),
     };
@@ -136,7 +137,7 @@ fn query(qp: &Qp) -> Result<ibv_qp_attr, c_int> {
         timeout: now.timeout,
         retry_cnt: now.retry_count,
         rnr_retry: now.rnr_retry,
-        sq_draining: u8::from(now.state == QpState::Sqd && now.send_queue_len > 0),
+        sq_draining: u8::from(now.is_draining),
         ..ibv_qp_attr::default()
     })
 }

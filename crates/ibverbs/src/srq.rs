@@ -1,7 +1,7 @@
 //! Shared receive queues.
 
 use crate::abi::*;
-use crate::boundary::{answer, c_api, c_ops, code, input, zeroed_mutex};
+use crate::boundary::{answer, c_api, c_ops, c_waits, code, input, zeroed_mutex};
 use crate::cq::Cq;
 use crate::errno;
 use crate::events::{self, Acknowledged};
@@ -109,7 +109,7 @@ impl Srq {
     }
 }
 
-pub(crate) unsafe extern "C" fn post_srq_recv(
+pub(crate) unsafe extern "C-unwind" fn post_srq_recv(
     srq: *mut ibv_srq,
     wr: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
@@ -202,12 +202,14 @@ c_api! {
         };
         code(run())
     }
+}
 
-    fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
+c_waits! {
+    fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int |_| {
         let run = || {
             let found = registry::find::<Srq>(srq)?;
             found.users.none()?;
-            events::withdraw::<Srq, 1>(srq, [&found.async_events]);
+            events::withdraw::<Srq, 1>(srq, [&found.async_events])?;
             Ok(())
         };
         code(run())

@@ -111,7 +111,11 @@ impl Wq {
     }
 }
 
-unsafe extern "C" fn post_recv(wq: *mut ibv_wq, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
+unsafe extern "C-unwind" fn post_recv(
+    wq: *mut ibv_wq,
+    wr: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
     crate::boundary::guard(|| {
         // SAFETY: this function is reached through the work queue itself, so it is one of ours.
         let wq = unsafe { &*wq.cast::<Wq>() };

@@ -132,7 +132,7 @@ unsafe fn begin(qp: *mut ibv_qp_ex, operation: Result<Operation, PostError>) {
 /// The functions that begin a request.
 macro_rules! begins {
     ($($name:ident($($arg:ident: $type:ty),*) => $operation:expr;)*) => {$(
-        unsafe extern "C" fn $name(qp: *mut ibv_qp_ex $(, $arg: $type)*) {
+        unsafe extern "C-unwind" fn $name(qp: *mut ibv_qp_ex $(, $arg: $type)*) {
             // SAFETY: reached through queue pairs of ours, between `wr_start` and its end.
             crate::boundary::guard(|| unsafe { begin(qp, $operation) });
         }
@@ -159,7 +159,7 @@ begins! {
     wr_flush(_rkey: u32, _va: u64, _length: usize, _type: u8, _level: u8) => Err(PostError::Unsupported);
 }
 
-unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, rkey: u32, va: u64, value: *const c_void) {
+unsafe extern "C-unwind" fn wr_atomic_write(qp: *mut ibv_qp_ex, rkey: u32, va: u64, value: *const c_void) {
     crate::boundary::guard(|| {
         // SAFETY: reached through queue pairs of ours.
         let service = unsafe { queue_pair(qp) }.service;
@@ -175,7 +175,7 @@ unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, rkey: u32, va: u64, val
     });
 }
 
-unsafe extern "C" fn wr_bind_mw(
+unsafe extern "C-unwind" fn wr_bind_mw(
     qp: *mut ibv_qp_ex,
     mw: *mut ibv_mw,
     rkey: u32,
@@ -208,7 +208,7 @@ unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) -> Res
 /// The functions that complete the request that was begun last.
 macro_rules! sets {
     ($($name:ident($($arg:ident: $type:ty),*) => |$request:pat_param, $sges:pat_param, $inline:pat_param| $body:block)*) => {$(
-        unsafe extern "C" fn $name(qp: *mut ibv_qp_ex, $($arg: $type),*) {
+        unsafe extern "C-unwind" fn $name(qp: *mut ibv_qp_ex, $($arg: $type),*) {
             // SAFETY: reached through queue pairs of ours, between `wr_start` and its end; the arguments are what
             // their types say, as verbs' callers promise.
             crate::boundary::guard(|| unsafe {
@@ -275,7 +275,7 @@ unsafe fn copy_inline(
     Ok(())
 }
 
-unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
+unsafe extern "C-unwind" fn wr_start(qp: *mut ibv_qp_ex) {
     crate::boundary::guard(|| {
         // SAFETY: reached through queue pairs of ours only; held from here on.
         unsafe {
@@ -285,7 +285,7 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     });
 }
 
-unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
+unsafe extern "C-unwind" fn wr_abort(qp: *mut ibv_qp_ex) {
     crate::boundary::guard(|| {
         // SAFETY: reached through queue pairs of ours, after `wr_start`.
         let (collected, qp) = unsafe { (collected(qp), queue_pair(qp)) };
@@ -294,13 +294,13 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     });
 }
 
-unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
+unsafe extern "C-unwind" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     crate::boundary::guard(|| {
         // SAFETY: reached through queue pairs of ours, after `wr_start`.
         let (collected, qp) = unsafe { (collected(qp), queue_pair(qp)) };
         let posted = match collected.error {
             Some(error) => Err(error),
-            None => post_all(qp, collected),
+            None => check_sizes(qp, collected).and_then(|()| post_all(qp, collected)),
         };
         if posted.is_err() {
             collected.give_up();
@@ -310,22 +310,40 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     })
 }
 
+/// What the program asked for when it made the queue pair holds for every request, whoever runs the engine.
+fn check_sizes(qp: &Qp, collected: &Collected) -> Result<(), PostError> {
+    let caps = qp.caps();
+    for request in &collected.requests {
+        match &request.inline {
+            Some(inline) if inline.len() > caps.max_inline_data as usize => return Err(PostError::TooLong),
+            None if request.sges.len() > caps.max_send_sge as usize => return Err(PostError::TooManySges),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Posts all of them or none.
 fn post_all(qp: &Qp, collected: &Collected) -> Result<(), PostError> {
     let host = qp.host().map_err(|_| PostError::NoSuchQueue)?;
+    let to_post = |request: &Request| {
+        let sges = match request.inline {
+            Some(_) => &[],
+            None => &collected.sges[request.sges.clone()],
+        };
+        let Request { wr_id, operation, flags, datagram, .. } = *request;
+        SendWr { wr_id, operation, flags, sges, datagram }
+    };
     host.chain(|chain| {
+        // One alone is refused as a whole when it is posted.
+        if collected.requests.len() > 1 {
+            let all = collected.requests.iter();
+            chain.check(all.map(|request| (to_post(request), request.inline.as_ref().map(Range::len))))?;
+        }
         for request in &collected.requests {
-            let sges = &collected.sges[request.sges.clone()];
-            let wr = SendWr {
-                wr_id: request.wr_id,
-                operation: request.operation,
-                flags: request.flags,
-                sges,
-                datagram: request.datagram,
-            };
+            let wr = to_post(request);
             match &request.inline {
-                Some(inline) => {
-                    chain.push_inline(&SendWr { sges: &[], ..wr }, &collected.inline[inline.clone()])?;
-                }
+                Some(inline) => chain.push_inline(&wr, &collected.inline[inline.clone()])?,
                 None => chain.push(&wr)?,
             }
         }

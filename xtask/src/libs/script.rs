@@ -56,6 +56,22 @@ pub(super) fn aliases(table: &Table) -> String {
     text
 }
 
+/// The functions of the C library that `c_library.c` has its own ways to call.
+pub(super) fn wrapped(source: &str) -> Vec<&str> {
+    source
+        .lines()
+        .filter_map(|line| {
+            let (kind, rest) = line.split_once('(')?;
+            let at = match kind {
+                "RAW" | "SEALED" => 1,
+                "MAKES" | "MAKES_OPTIONAL" | "CONTROLS" | "WRAPS" => 0,
+                _ => return None,
+            };
+            rest.split([',', ')']).nth(at).map(str::trim)
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +88,13 @@ mod tests {
         assert!(text.contains("V_1.0 {\n  global: a;\n  local: _ZN*"), "{text}");
         assert!(text.contains("V_1.1 {\n  global: b;\n} V_1.0;\nV_PRIVATE_3 {\n};\n"), "{text}");
         assert!(!text.contains("open"), "{text}");
+    }
+
+    #[test]
+    fn the_source_says_which_calls_are_wrapped() {
+        let source = "#define RAW(result, name) x\nRAW(ssize_t, read, (int fd), fd)\nSEALED(int, close, (int fd), (fd))\n\
+                      MAKES_OPTIONAL(open, (int a, ...), a, a)\nCONTROLS(fcntl)\n";
+        assert_eq!(wrapped(source), ["read", "close", "open", "fcntl"]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ enum Handlers {
 static LOOK: AtomicU32 = AtomicU32::new(0);
 
 /// Whether a thread may sleep in `ppoll`, and can tell what to do if a signal ends it.
-pub(crate) fn may_be_interrupted_in_poll() -> bool {
+pub fn may_be_interrupted_in_poll() -> bool {
     let last = LOOK.load(Ordering::Relaxed);
     if last & 0xFFFF > 0 {
         LOOK.store(last - 1, Ordering::Relaxed);

@@ -24,8 +24,8 @@ pub(crate) const IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT: u32 = 1 << 1;
 pub(crate) const IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC: u32 = 1 << 2;
 
 pub(crate) type ParentAlloc =
-    unsafe extern "C" fn(*mut ibv_pd, *mut c_void, usize, usize, u64) -> *mut c_void;
-pub(crate) type ParentFree = unsafe extern "C" fn(*mut ibv_pd, *mut c_void, *mut c_void, u64);
+    unsafe extern "C-unwind" fn(*mut ibv_pd, *mut c_void, usize, usize, u64) -> *mut c_void;
+pub(crate) type ParentFree = unsafe extern "C-unwind" fn(*mut ibv_pd, *mut c_void, *mut c_void, u64);
 
 #[repr(C)]
 pub(crate) struct ibv_parent_domain_init_attr {
@@ -114,8 +114,10 @@ pub(crate) const IBV_DM_MASK_HANDLE: u32 = 1;
 #[repr(C)]
 pub(crate) struct ibv_dm {
     pub(crate) context: *mut ibv_context,
-    pub(crate) memcpy_to_dm: Option<unsafe extern "C" fn(*mut ibv_dm, u64, *const c_void, usize) -> c_int>,
-    pub(crate) memcpy_from_dm: Option<unsafe extern "C" fn(*mut c_void, *mut ibv_dm, u64, usize) -> c_int>,
+    pub(crate) memcpy_to_dm:
+        Option<unsafe extern "C-unwind" fn(*mut ibv_dm, u64, *const c_void, usize) -> c_int>,
+    pub(crate) memcpy_from_dm:
+        Option<unsafe extern "C-unwind" fn(*mut c_void, *mut ibv_dm, u64, usize) -> c_int>,
     pub(crate) comp_mask: u32,
     pub(crate) handle: u32,
 }

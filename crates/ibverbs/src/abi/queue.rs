@@ -35,7 +35,7 @@ pub(crate) struct ibv_wc_tm_info {
     pub(crate) priv_: u32,
 }
 
-type Read<T> = Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> T>;
+type Read<T> = Option<unsafe extern "C-unwind" fn(*mut ibv_cq_ex) -> T>;
 
 /// A completion queue with the functions of the extended interface. Begins as [`ibv_cq`] does.
 #[repr(C)]
@@ -44,7 +44,8 @@ pub(crate) struct ibv_cq_ex {
     pub(crate) comp_mask: u32,
     pub(crate) status: ibv_wc_status,
     pub(crate) wr_id: u64,
-    pub(crate) start_poll: Option<unsafe extern "C" fn(*mut ibv_cq_ex, *mut ibv_poll_cq_attr) -> c_int>,
+    pub(crate) start_poll:
+        Option<unsafe extern "C-unwind" fn(*mut ibv_cq_ex, *mut ibv_poll_cq_attr) -> c_int>,
     pub(crate) next_poll: Read<c_int>,
     pub(crate) end_poll: Read<()>,
     pub(crate) read_opcode: Read<ibv_wc_opcode>,
@@ -60,7 +61,7 @@ pub(crate) struct ibv_cq_ex {
     pub(crate) read_completion_ts: Read<u64>,
     pub(crate) read_cvlan: Read<u16>,
     pub(crate) read_flow_tag: Read<u32>,
-    pub(crate) read_tm_info: Option<unsafe extern "C" fn(*mut ibv_cq_ex, *mut ibv_wc_tm_info)>,
+    pub(crate) read_tm_info: Option<unsafe extern "C-unwind" fn(*mut ibv_cq_ex, *mut ibv_wc_tm_info)>,
     pub(crate) read_completion_wallclock_ns: Read<u64>,
 }
 

@@ -226,7 +226,7 @@ pub(crate) struct ibv_wq {
     pub(crate) state: ibv_wq_state,
     pub(crate) wq_type: ibv_wq_type,
     pub(crate) post_recv:
-        Option<unsafe extern "C" fn(*mut ibv_wq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
+        Option<unsafe extern "C-unwind" fn(*mut ibv_wq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
     pub(crate) mutex: pthread_mutex_t,
     pub(crate) cond: pthread_cond_t,
     pub(crate) events_completed: u32,

@@ -11,11 +11,11 @@ use super::abi::{
     RAI_DNS, RAI_SA, RDMA_CM_EVENT_ADDRINFO_ERROR, RDMA_CM_EVENT_ADDRINFO_RESOLVED, rdma_addrinfo, rdma_cm_id,
 };
 use super::addrinfo::Addresses;
-use super::channel::{complete, push};
+use super::channel::{in_steps, push};
 use super::deliver::What;
 use super::hub::{Hub, hub};
 use super::id::Phase;
-use crate::boundary::{c_api, minus_one};
+use crate::boundary::{c_api, c_waits, minus_one};
 
 /// A question of an identifier, or its answer.
 pub(super) enum Asked {
@@ -115,19 +115,10 @@ fn resolve(hub: &'static Hub, c: *mut rdma_cm_id, question: Question) -> Result<
         hub.lock().id(c)?.asked = None;
         return Err(error.raw_os_error().unwrap_or(libc::EAGAIN));
     }
-    complete(hub, c)
+    Ok(())
 }
 
 c_api! {
-    fn rdma_resolve_addrinfo(
-        id: *mut rdma_cm_id,
-        node: *const c_char,
-        service: *const c_char,
-        hints: *const rdma_addrinfo,
-    ) -> c_int {
-        minus_one((|| resolve(hub()?, id, Question::read(node, service, hints)?))())
-    }
-
     fn rdma_query_addrinfo(id: *mut rdma_cm_id, info: *mut *mut rdma_addrinfo) -> c_int {
         minus_one((|| {
             if info.is_null() {
@@ -139,6 +130,20 @@ c_api! {
                 _ => return Err(libc::ENODATA),
             }
             Ok(())
+        })())
+    }
+}
+
+c_waits! {
+    fn rdma_resolve_addrinfo(
+        id: *mut rdma_cm_id,
+        node: *const c_char,
+        service: *const c_char,
+        hints: *const rdma_addrinfo,
+    ) -> c_int |kept| {
+        minus_one((|| {
+            let (hub, question) = (hub()?, Question::read(node, service, hints)?);
+            in_steps(hub, id, kept, || resolve(hub, id, question).map(|()| true))
         })())
     }
 }

@@ -6,16 +6,17 @@
 //! ended; otherwise the call returns an error.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
+use highwire_host::EventFd;
 use libc::{c_char, c_int, c_void};
 
 use super::abi::{EventParam, rdma_cm_event, rdma_cm_event_type, rdma_cm_id, rdma_event_channel};
 use super::deliver::{self, What};
-use super::eventfd;
 use super::hub::{Hub, World, hub};
-use crate::boundary::{c_api, minus_one};
+use crate::boundary::{c_api, c_waits, minus_one};
+use crate::cancel;
 
 /// How many destroyed channels are remembered. Their memory is kept as long, so that no other object has their address.
 const GONE_MAX: usize = 64;
@@ -26,7 +27,7 @@ const PATIENCE_WITH_THE_GONE_MS: c_int = 5_000;
 pub(super) struct Channel {
     /// Shared with the threads that wait, so that no other file gets its number before the last of them has
     /// returned.
-    fd: Arc<OwnedFd>,
+    fd: Arc<EventFd>,
     queue: VecDeque<Pending>,
     /// Called for each event, with connection management locked.
     observer: Option<Observer>,
@@ -77,8 +78,8 @@ impl Held {
 impl Channel {
     /// A new channel; its number is the address of C's structure.
     pub(super) fn create(world: &mut World) -> Result<usize, c_int> {
-        let fd = eventfd::new(libc::EFD_SEMAPHORE)?;
-        let c = Box::into_raw(Box::new(rdma_event_channel { fd: fd.as_raw_fd() })) as usize;
+        let fd = EventFd::counting().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
+        let c = Box::into_raw(Box::new(rdma_event_channel { fd: fd.fd().as_raw_fd() })) as usize;
         world.channels.insert(c, Channel { fd: Arc::new(fd), queue: VecDeque::new(), observer: None });
         Ok(c)
     }
@@ -90,7 +91,7 @@ impl Channel {
             deliver::give_up(world, &pending.what);
         }
         // SAFETY: the descriptor is open.
-        let flags = unsafe { libc::fcntl(removed.fd.as_raw_fd(), libc::F_GETFL) };
+        let flags = unsafe { libc::fcntl(removed.fd.fd().as_raw_fd(), libc::F_GETFL) };
         // SAFETY: it was made by `create` and is in no table of living channels any more.
         let channel = unsafe { Box::from_raw(channel as *mut rdma_event_channel) };
         if world.gone.len() == GONE_MAX {
@@ -99,13 +100,9 @@ impl Channel {
         world.gone.push_back(Gone { channel, is_nonblocking: flags & libc::O_NONBLOCK != 0 });
     }
 
-    fn fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
-    }
-
     fn add(&mut self, pending: Pending) {
         self.queue.push_back(pending);
-        eventfd::add(self.fd(), 1);
+        self.fd.signal();
         if let Some(observer) = &self.observer {
             observer();
         }
@@ -164,17 +161,40 @@ fn extract(world: &mut World, id: usize, channel: usize) -> Vec<Pending> {
     channel.queue = kept;
     for _ in &gone {
         // Another thread may be about to take the event: then it finds nothing and waits again.
-        eventfd::try_take(channel.fd());
+        channel.fd.take_one();
     }
     gone
 }
 
 /// Takes the next event of a channel; waits for it unless the descriptor says not to.
-pub(super) fn next_event(hub: &Hub, channel: usize) -> Result<*mut rdma_cm_event, c_int> {
+///
+/// A thread that has waited before sleeps on if the channel is gone.
+pub(super) fn next_event(
+    hub: &Hub,
+    channel: usize,
+    has_waited: &mut bool,
+) -> Result<*mut rdma_cm_event, c_int> {
     loop {
         let known = hub.lock().channels.get(&channel).map(|channel| Arc::clone(&channel.fd));
-        let Some(fd) = known else { return Err(late(hub, channel)) };
-        eventfd::take(fd.as_raw_fd())?;
+        let Some(fd) = known else {
+            if *has_waited {
+                return Err(sleep_on());
+            }
+            return Err(late(hub, channel));
+        };
+        *has_waited = true;
+        if !fd.take_one() {
+            if !fd.is_open() {
+                return Err(libc::EBADF);
+            }
+            let taken = fd.take(cancel::part_of(None));
+            if !taken.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))? {
+                if cancel::end_part() {
+                    return Err(libc::EAGAIN);
+                }
+                continue;
+            }
+        }
         let pending = {
             let mut world = hub.lock();
             let Some(pending) =
@@ -201,6 +221,21 @@ pub(super) fn next_event(hub: &Hub, channel: usize) -> Result<*mut rdma_cm_event
         let event = Box::into_raw(held);
         world.held.insert(event as usize, owner);
         return Ok(event.cast());
+    }
+}
+
+/// Lets a thread sleep on whose channel was destroyed while it waited. Returns an errno that the thread does not see if its wait has parts.
+fn sleep_on() -> c_int {
+    loop {
+        let most = cancel::part_of(None).map_or(-1, |part| part.as_millis() as c_int);
+        // SAFETY: no descriptors are given, so no memory is used.
+        let slept = unsafe { libc::poll(std::ptr::null_mut(), 0, most) };
+        if slept < 0 && highwire_host::signal_ends_waits() {
+            return libc::EINTR;
+        }
+        if cancel::end_part() {
+            return libc::EAGAIN;
+        }
     }
 }
 
@@ -236,6 +271,23 @@ pub(super) fn acknowledge(hub: &Hub, event: *mut rdma_cm_event) -> Result<(), c_
     Ok(())
 }
 
+/// A call that begins something, and for a synchronous identifier waits for its end: `kept` tells whether it has begun already, and `begin`
+/// returns whether an event will come.
+pub(super) fn in_steps(
+    hub: &Hub,
+    c: *mut rdma_cm_id,
+    kept: &mut u64,
+    begin: impl FnOnce() -> Result<bool, c_int>,
+) -> Result<(), c_int> {
+    if *kept == 0 {
+        if !begin()? {
+            return Ok(());
+        }
+        *kept = 1;
+    }
+    complete(hub, c)
+}
+
 /// For a synchronous identifier: waits for the event that ends a call, keeps it, and returns its status.
 pub(super) fn complete(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     let (is_synchronous, channel) = {
@@ -251,7 +303,7 @@ pub(super) fn complete(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     if !old.is_null() {
         acknowledge(hub, old)?;
     }
-    let event = next_event(hub, channel)?;
+    let event = next_event(hub, channel, &mut false)?;
     // SAFETY: as above; the event is ours until it is acknowledged.
     let (kind, status) = unsafe {
         (*c).event = event;
@@ -304,22 +356,27 @@ c_api! {
         }
     }
 
-    fn rdma_get_cm_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int {
-        minus_one((|| {
-            if event.is_null() {
-                return Err(libc::EINVAL);
-            }
-            *event = next_event(hub()?, channel as usize)?;
-            Ok(())
-        })())
-    }
-
     fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
         minus_one(hub().and_then(|hub| acknowledge(hub, event)))
     }
 
     fn rdma_event_str(event: rdma_cm_event_type) -> *const c_char {
         NAMES.get(event as usize).unwrap_or(&c"UNKNOWN EVENT").as_ptr()
+    }
+}
+
+c_waits! {
+    fn rdma_get_cm_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int |kept| {
+        minus_one((|| {
+            if event.is_null() {
+                return Err(libc::EINVAL);
+            }
+            let mut has_waited = *kept != 0;
+            let next = next_event(hub()?, channel as usize, &mut has_waited);
+            *kept = u64::from(has_waited);
+            *event = next?;
+            Ok(())
+        })())
     }
 }
 

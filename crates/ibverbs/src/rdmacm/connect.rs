@@ -9,7 +9,7 @@ use highwire_wire::cm::{
 use libc::{c_int, c_void};
 
 use super::abi::{RDMA_CM_EVENT_USER, rdma_cm_event_type, rdma_cm_id, rdma_conn_param};
-use super::channel::{complete, push};
+use super::channel::{in_steps, push};
 use super::deliver::What;
 use super::gsi::say;
 use super::hub::{Hub, World, hub, now};
@@ -19,7 +19,7 @@ use crate::abi::{
     IBV_EVENT_COMM_EST, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_UC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, ibv_ece,
     ibv_event_type, ibv_qp,
 };
-use crate::boundary::{c_api, input, minus_one};
+use crate::boundary::{c_api, c_waits, input, minus_one};
 
 /// Code of the packet rate in a REQ: 10 Gb/s. A software RNIC has no fixed rate, and no peer uses the field.
 const PACKET_RATE: u8 = 3;
@@ -152,8 +152,7 @@ fn connect(hub: &Hub, c: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resu
     (id.comm, id.phase, id.reply) = (Some(comm), Phase::Connecting, None);
     world.by_comm.insert(comm, c as usize);
     hub.flush(&mut world);
-    drop(world);
-    complete(hub, c)
+    Ok(())
 }
 
 fn request(
@@ -281,8 +280,7 @@ fn accept(hub: &Hub, c: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resul
     world.cm.accept(now(), comm, &reply, ece.options).map_err(errno)?;
     world.id(c)?.phase = Phase::Connected;
     hub.flush(&mut world);
-    drop(world);
-    complete(hub, c)
+    Ok(())
 }
 
 fn reject(hub: &Hub, c: *mut rdma_cm_id, private_data: &[u8], reason: RejectReason) -> Result<(), c_int> {
@@ -328,7 +326,8 @@ fn establish(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     Ok(())
 }
 
-fn disconnect(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
+/// Returns whether an event will tell of the end.
+fn disconnect(hub: &Hub, c: *mut rdma_cm_id) -> Result<bool, c_int> {
     let comm = {
         let mut world = hub.lock();
         let id = world.id(c)?;
@@ -344,12 +343,12 @@ fn disconnect(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
         unsafe { verbs::fail(qp) }?;
     }
     // The peer has ended the connection already, so it need not be told.
-    let Some(comm) = comm else { return Ok(()) };
+    let Some(comm) = comm else { return Ok(false) };
     let mut world = hub.lock();
     let told = world.cm.disconnect(now(), comm, &[]);
     hub.flush(&mut world);
     drop(world);
-    if told.is_ok() { complete(hub, c) } else { Ok(()) }
+    Ok(told.is_ok())
 }
 
 fn notify(hub: &Hub, c: *mut rdma_cm_id, event: ibv_event_type) -> Result<(), c_int> {
@@ -388,14 +387,6 @@ c_api! {
         minus_one(write_event(id, event, status, arg))
     }
 
-    fn rdma_connect(id: *mut rdma_cm_id, conn_param: *mut rdma_conn_param) -> c_int {
-        minus_one(hub().and_then(|hub| connect(hub, id, conn_param)))
-    }
-
-    fn rdma_accept(id: *mut rdma_cm_id, conn_param: *mut rdma_conn_param) -> c_int {
-        minus_one(hub().and_then(|hub| accept(hub, id, conn_param)))
-    }
-
     fn rdma_reject(id: *mut rdma_cm_id, private_data: *const c_void, private_data_len: u8) -> c_int {
         minus_one((|| reject(hub()?, id, bytes(private_data, private_data_len)?, RejectReason::CONSUMER))())
     }
@@ -408,11 +399,21 @@ c_api! {
         minus_one(hub().and_then(|hub| establish(hub, id)))
     }
 
-    fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
-        minus_one(hub().and_then(|hub| disconnect(hub, id)))
-    }
-
     fn rdma_notify(id: *mut rdma_cm_id, event: ibv_event_type) -> c_int {
         minus_one(hub().and_then(|hub| notify(hub, id, event)))
+    }
+}
+
+c_waits! {
+    fn rdma_connect(id: *mut rdma_cm_id, conn_param: *mut rdma_conn_param) -> c_int |kept| {
+        minus_one(hub().and_then(|hub| in_steps(hub, id, kept, || connect(hub, id, conn_param).map(|()| true))))
+    }
+
+    fn rdma_accept(id: *mut rdma_cm_id, conn_param: *mut rdma_conn_param) -> c_int |kept| {
+        minus_one(hub().and_then(|hub| in_steps(hub, id, kept, || accept(hub, id, conn_param).map(|()| true))))
+    }
+
+    fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int |kept| {
+        minus_one(hub().and_then(|hub| in_steps(hub, id, kept, || disconnect(hub, id))))
     }
 }

@@ -9,7 +9,7 @@ use super::hub::{Hub, hub};
 use super::queue_pair::{self, Recipe};
 use super::{id, resolve};
 use crate::abi::{ibv_context, ibv_pd, ibv_qp_init_attr, ibv_qp_type};
-use crate::boundary::{answer, c_api, input, minus_one};
+use crate::boundary::{answer, c_api, c_waits, input, minus_one};
 
 /// The template for queue pairs of connections to a passive endpoint.
 #[derive(Clone, Copy)]
@@ -109,7 +109,7 @@ fn request(hub: &Hub, listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id, c_in
     if !old.is_null() {
         acknowledge(hub, old)?;
     }
-    let event = next_event(hub, channel)?;
+    let event = next_event(hub, channel, &mut false)?;
     // SAFETY: the event is ours until it is acknowledged.
     let (kind, c) = unsafe { ((*event).event, (*event).id) };
     if kind != RDMA_CM_EVENT_CONNECT_REQUEST {
@@ -152,16 +152,6 @@ c_api! {
         }
     }
 
-    fn rdma_get_request(listen: *mut rdma_cm_id, id: *mut *mut rdma_cm_id) -> c_int {
-        minus_one((|| {
-            if id.is_null() {
-                return Err(libc::EINVAL);
-            }
-            *id = request(hub()?, listen)?;
-            Ok(())
-        })())
-    }
-
     fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut ibv_context {
         answer((|| {
             let hub = hub();
@@ -183,5 +173,17 @@ c_api! {
 
     fn rdma_free_devices(list: *mut *mut ibv_context) {
         libc::free(list.cast::<c_void>());
+    }
+}
+
+c_waits! {
+    fn rdma_get_request(listen: *mut rdma_cm_id, id: *mut *mut rdma_cm_id) -> c_int |_| {
+        minus_one((|| {
+            if id.is_null() {
+                return Err(libc::EINVAL);
+            }
+            *id = request(hub()?, listen)?;
+            Ok(())
+        })())
     }
 }

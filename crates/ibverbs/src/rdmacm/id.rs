@@ -19,7 +19,8 @@ use super::endpoint::Template;
 use super::hub::{Hub, World, hub};
 use super::multicast::Membership;
 use crate::abi::{IBV_QPT_RC, IBV_QPT_UD, IBV_QPT_XRC_RECV, ibv_ece, ibv_qp_type, ibv_sa_path_rec};
-use crate::boundary::{c_api, minus_one};
+use crate::boundary::{c_api, c_waits, minus_one};
+use crate::cancel;
 
 /// Where an identifier stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -211,7 +212,12 @@ pub(super) fn destroy(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     }
     hub.flush(&mut world);
     while world.ids.get(&(c as usize)).is_some_and(|id| id.acknowledged < id.reported) {
-        world = hub.acknowledged.wait(world).unwrap_or_else(std::sync::PoisonError::into_inner);
+        let waited = hub.acknowledged.wait_timeout(world, cancel::PART);
+        let timeout;
+        (world, timeout) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+        if timeout.timed_out() && cancel::end_part() {
+            return Err(libc::EAGAIN);
+        }
     }
     let Some(id) = world.ids.remove(&(c as usize)) else { return Err(libc::EINVAL) };
     if id.is_synchronous {
@@ -253,7 +259,12 @@ pub(super) fn migrate(hub: &Hub, c: *mut rdma_cm_id, to: *mut rdma_event_channel
     }
     // A thread that holds an event of the old channel has to give it back first.
     while world.ids.get(&(c as usize)).is_some_and(|id| id.acknowledged < id.reported) {
-        world = hub.acknowledged.wait(world).unwrap_or_else(std::sync::PoisonError::into_inner);
+        let waited = hub.acknowledged.wait_timeout(world, cancel::PART);
+        let timeout;
+        (world, timeout) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+        if timeout.timed_out() && cancel::end_part() {
+            return Err(libc::EAGAIN);
+        }
     }
     channel::hand_over(&mut world, c as usize, from, to);
     let id = world.id(c)?;
@@ -304,14 +315,6 @@ c_api! {
         })())
     }
 
-    fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
-        minus_one(hub().and_then(|hub| destroy(hub, id)))
-    }
-
-    fn rdma_migrate_id(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> c_int {
-        minus_one(hub().and_then(|hub| migrate(hub, id, channel)))
-    }
-
     fn rdma_set_option(
         id: *mut rdma_cm_id,
         level: c_int,
@@ -353,5 +356,15 @@ c_api! {
             *ece = hub()?.lock().id(id)?.remote_ece;
             Ok(())
         })())
+    }
+}
+
+c_waits! {
+    fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int |_| {
+        minus_one(hub().and_then(|hub| destroy(hub, id)))
+    }
+
+    fn rdma_migrate_id(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> c_int |_| {
+        minus_one(hub().and_then(|hub| migrate(hub, id, channel)))
     }
 }

@@ -7,13 +7,13 @@ use libc::{c_int, c_void, sockaddr};
 
 use super::abi::*;
 use super::address;
-use super::channel::{Held, complete, push};
+use super::channel::{Held, in_steps, push};
 use super::deliver::What;
 use super::hub::{Hub, hub};
 use super::id::Phase;
 use super::{attributes, verbs};
 use crate::abi::{ibv_gid, ibv_qp};
-use crate::boundary::{c_api, input, minus_one};
+use crate::boundary::{c_api, c_waits, input, minus_one};
 
 /// A group that an identifier is in, or about to be.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ pub(super) struct Joined {
 /// The multicast queue pair number (IBTA §10.5.2.1).
 const MULTICAST_QPN: u32 = 0xFF_FFFF;
 
-fn join(c: *mut rdma_cm_id, address: SocketAddr, flags: u32, context: *mut c_void) -> Result<(), c_int> {
+fn join(c: *mut rdma_cm_id, address: SocketAddr, flags: u32, context: *mut c_void) -> Result<bool, c_int> {
     let hub = hub()?;
     let group = Gid(address::multicast_gid(address.ip()).ok_or(libc::EINVAL)?);
     let is_send_only = match flags {
@@ -57,8 +57,7 @@ fn join(c: *mut rdma_cm_id, address: SocketAddr, flags: u32, context: *mut c_voi
     }
     id.memberships.push(Membership { address, group, is_attached: false });
     push(&mut world, c as usize, What::Join(Joined { group, context: context as usize, is_send_only }), 0);
-    drop(world);
-    complete(hub, c)
+    Ok(true)
 }
 
 /// The event of a joined group: the queue pair, if there is one, is attached now.
@@ -141,15 +140,24 @@ fn leave(c: *mut rdma_cm_id, address: SocketAddr) -> Result<(), c_int> {
 }
 
 c_api! {
-    fn rdma_join_multicast(id: *mut rdma_cm_id, addr: *mut sockaddr, context: *mut c_void) -> c_int {
-        minus_one((|| join(id, address::read(addr)?, RDMA_MC_JOIN_FLAG_FULLMEMBER, context))())
+    fn rdma_leave_multicast(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
+        minus_one((|| leave(id, address::read(addr)?))())
+    }
+}
+
+c_waits! {
+    fn rdma_join_multicast(id: *mut rdma_cm_id, addr: *mut sockaddr, context: *mut c_void) -> c_int |kept| {
+        minus_one((|| {
+            let address = address::read(addr)?;
+            in_steps(hub()?, id, kept, || join(id, address, RDMA_MC_JOIN_FLAG_FULLMEMBER, context))
+        })())
     }
 
     fn rdma_join_multicast_ex(
         id: *mut rdma_cm_id,
         mc_join_attr: *mut rdma_cm_join_mc_attr_ex,
         context: *mut c_void,
-    ) -> c_int {
+    ) -> c_int |kept| {
         minus_one((|| {
             let attributes = input(mc_join_attr)?;
             let known = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
@@ -159,11 +167,8 @@ c_api! {
             if attributes.comp_mask != known {
                 return Err(libc::EINVAL);
             }
-            join(id, address::read(attributes.addr)?, attributes.join_flags, context)
+            let address = address::read(attributes.addr)?;
+            in_steps(hub()?, id, kept, || join(id, address, attributes.join_flags, context))
         })())
-    }
-
-    fn rdma_leave_multicast(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
-        minus_one((|| leave(id, address::read(addr)?))())
     }
 }

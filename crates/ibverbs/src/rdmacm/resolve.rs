@@ -8,12 +8,12 @@ use libc::{c_int, sockaddr};
 
 use super::abi::{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_IB, rdma_cm_id};
 use super::address::{self, plain};
-use super::channel::{self, complete, push};
+use super::channel::{self, complete, in_steps, push};
 use super::deliver::What;
 use super::hub::{Hub, World, hub};
 use super::id::{Id, Phase};
 use crate::abi::{ibv_gid, ibv_sa_path_rec};
-use crate::boundary::{c_api, minus_one};
+use crate::boundary::{c_api, c_waits, minus_one};
 
 /// Shows C the addresses of an identifier, its device, and the path to its peer.
 pub(super) fn show_route(hub: &Hub, id: &mut Id) {
@@ -249,6 +249,11 @@ pub(super) fn resolve_address(
 
 /// `rdma_resolve_route`: there is one route to every destination.
 pub(super) fn resolve_route(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
+    begin_route(hub, c)?;
+    complete(hub, c)
+}
+
+fn begin_route(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     let mut world = hub.lock();
     let id = world.id(c)?;
     if id.phase != Phase::AddressResolved {
@@ -257,8 +262,7 @@ pub(super) fn resolve_route(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> 
     id.phase = Phase::RouteResolved;
     show_route(hub, id);
     channel::push(&mut world, c as usize, What::Plain(RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
-    drop(world);
-    complete(hub, c)
+    Ok(())
 }
 
 c_api! {
@@ -268,21 +272,24 @@ c_api! {
             bind(hub, &mut hub.lock(), id, address)
         })())
     }
+}
 
+c_waits! {
     fn rdma_resolve_addr(
         id: *mut rdma_cm_id,
         src_addr: *mut sockaddr,
         dst_addr: *mut sockaddr,
         _timeout_ms: c_int,
-    ) -> c_int {
+    ) -> c_int |kept| {
         minus_one((|| {
             let source = if src_addr.is_null() { None } else { Some(address::read(src_addr)?) };
-            resolve_address(hub()?, id, source, address::read(dst_addr)?)
+            let (hub, destination) = (hub()?, address::read(dst_addr)?);
+            in_steps(hub, id, kept, || resolve(hub, id, source, destination).map(|()| true))
         })())
     }
 
-    fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
-        minus_one(hub().and_then(|hub| resolve_route(hub, id)))
+    fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int |kept| {
+        minus_one(hub().and_then(|hub| in_steps(hub, id, kept, || begin_route(hub, id).map(|()| true))))
     }
 }
 

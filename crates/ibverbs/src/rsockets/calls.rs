@@ -8,7 +8,7 @@ use super::ending::{close, shut_down};
 use super::socket::{Patience, Socket, find, keep, lock, wait};
 use super::stream::{State, Stream};
 use super::{attendant, c, iomap};
-use crate::boundary::{c_api, minus_one, set_errno};
+use crate::boundary::{c_api, c_waits, minus_one, set_errno};
 use crate::rdmacm::abi::{RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, rdma_cm_id};
 
 /// -1 and errno, or a descriptor.
@@ -102,13 +102,13 @@ fn listen(stream: &Arc<Mutex<Stream>>, backlog: c_int) -> Result<(), c_int> {
     attendant::attend(stream)
 }
 
-fn accept(stream: &Mutex<Stream>) -> Result<Arc<Mutex<Stream>>, c_int> {
+fn accept(stream: &Mutex<Stream>, kept: &mut u64) -> Result<Arc<Mutex<Stream>>, c_int> {
     let patience = {
         let guard = lock(stream);
         if guard.state != State::Listening {
             return Err(libc::EINVAL);
         }
-        Patience::of(guard.options.is_nonblocking, 0, guard.options.receive_timeout)
+        Patience::of_parts(guard.options.is_nonblocking, 0, guard.options.receive_timeout, kept)
     };
     let is_ready = |stream: &Stream| stream.listening.has_ready() || stream.state != State::Listening;
     let mut guard = wait(stream, patience, is_ready)?;
@@ -217,19 +217,6 @@ c_api! {
         minus_one((|| {
             let stream = stream_of(socket)?.ok_or(libc::EOPNOTSUPP)?;
             listen(&stream, backlog)
-        })())
-    }
-
-    fn raccept(socket: c_int, addr: *mut sockaddr, addrlen: *mut socklen_t) -> c_int {
-        descriptor((|| {
-            let stream = stream_of(socket)?.ok_or(libc::EOPNOTSUPP)?;
-            let accepted = accept(&stream)?;
-            let fd = add(Arc::clone(&accepted));
-            if !addr.is_null() {
-                // The connection exists, even if its name cannot be returned.
-                let _ = name(&accepted, (addr, addrlen), true);
-            }
-            Ok(fd)
         })())
     }
 
@@ -343,6 +330,21 @@ c_api! {
         minus_one((|| {
             let stream = stream_of(socket)?.ok_or(libc::ENOTSUP)?;
             iomap::unmap(&mut lock(&stream), buf, len)
+        })())
+    }
+}
+
+c_waits! {
+    fn raccept(socket: c_int, addr: *mut sockaddr, addrlen: *mut socklen_t) -> c_int |kept| {
+        descriptor((|| {
+            let stream = stream_of(socket)?.ok_or(libc::EOPNOTSUPP)?;
+            let accepted = accept(&stream, kept)?;
+            let fd = add(Arc::clone(&accepted));
+            if !addr.is_null() {
+                // The connection exists, even if its name cannot be returned.
+                let _ = name(&accepted, (addr, addrlen), true);
+            }
+            Ok(fd)
         })())
     }
 }

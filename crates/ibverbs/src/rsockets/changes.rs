@@ -18,6 +18,7 @@ use libc::c_int;
 
 use super::attendant;
 use super::stream::Stream;
+use crate::cancel;
 use crate::rdmacm::eventfd;
 
 /// Changes of one stream.
@@ -94,13 +95,21 @@ impl Changes {
     /// Waits for another count than `seen`, or a completion.
     ///
     /// # Errors
-    /// EINTR for a signal whose handler ends a call; what making a counter says.
+    /// EINTR for a signal whose handler ends a call, or the [end of a part](cancel::end_part); what making a counter says.
     pub(super) fn wait(&self, seen: u64, timeout: Option<Duration>) -> Result<(), c_int> {
         let Some(channel) = self.channel.get() else { return self.sleep(seen, timeout) };
         self.waiters.fetch_add(1, Ordering::SeqCst);
-        let waited = channel.event_or(&|| self.count() != seen, timeout);
+        let part = cancel::part_of(timeout);
+        let waited = channel.event_or(&|| self.count() != seen, part);
         self.waiters.fetch_sub(1, Ordering::SeqCst);
-        waited.map(|_| ()).map_err(|_| libc::EINTR)
+        match waited {
+            Ok(Some(_)) => Ok(()),
+            Err(_) if timeout.is_some() || cancel::is_final(part) => Err(libc::EINTR),
+            Ok(None) | Err(_) if part != timeout && self.count() == seen && cancel::end_part() => {
+                Err(libc::EINTR)
+            }
+            Ok(None) | Err(_) => Ok(()),
+        }
     }
 
     /// The same without a channel.
@@ -110,14 +119,18 @@ impl Changes {
         if self.count() != seen {
             return Ok(());
         }
-        match timeout {
+        let part = cancel::part_of(timeout);
+        if part.is_none() {
             // The kernel's own `read`: it knows whether a signal ends the call.
-            None => eventfd::take(counter.fd()),
-            Some(timeout) => {
-                let mut fd = libc::pollfd { fd: counter.fd(), events: libc::POLLIN, revents: 0 };
-                sleep_on(std::slice::from_mut(&mut fd), Some(timeout))
-            }
+            return eventfd::take(counter.fd());
         }
+        let mut fd = libc::pollfd { fd: counter.fd(), events: libc::POLLIN, revents: 0 };
+        match sleep_on(std::slice::from_mut(&mut fd), part) {
+            Err(libc::EINTR) if timeout.is_none() && !cancel::is_final(part) => {}
+            slept => slept?,
+        }
+        // Also for a signal that lets the call go on: signals may come faster than a part ends.
+        if part != timeout && fd.revents == 0 && cancel::end_part() { Err(libc::EINTR) } else { Ok(()) }
     }
 
     /// Takes the events of completions. The caller then takes the completions, and so tells those that wait for them.

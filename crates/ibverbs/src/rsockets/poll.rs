@@ -8,7 +8,8 @@ use libc::{c_int, c_short, fd_set, nfds_t, pollfd, timeval};
 use super::changes::{Counter, sleep_on};
 use super::socket::{Socket, find, lock};
 use super::stream::{State, Stream};
-use crate::boundary::{c_api, set_errno};
+use crate::boundary::{c_api, c_waits, set_errno};
+use crate::cancel;
 
 /// How long to look again and again before sleeping.
 const SPIN: Duration = Duration::from_micros(10);
@@ -211,6 +212,20 @@ unsafe fn select(count: c_int, sets: [*mut fd_set; 3], timeout: Option<Duration>
     Ok(bits)
 }
 
+/// Polls for one part of the time, and keeps how much of it has passed.
+fn poll_part(fds: &mut [pollfd], timeout: Option<Duration>, passed_ns: &mut u64) -> Result<usize, c_int> {
+    let begin = Instant::now();
+    let left = timeout.map(|timeout| timeout.saturating_sub(Duration::from_nanos(*passed_ns)));
+    // With an end in any case: no signal lets `poll` go on.
+    let part = cancel::part_of(left.or(Some(Duration::MAX)));
+    let count = poll(fds, part)?;
+    if count == 0 && part != left {
+        *passed_ns += begin.elapsed().as_nanos() as u64;
+        cancel::end_part();
+    }
+    Ok(count)
+}
+
 fn answer(result: Result<c_int, c_int>) -> c_int {
     result.unwrap_or_else(|errno| {
         set_errno(errno);
@@ -219,15 +234,6 @@ fn answer(result: Result<c_int, c_int>) -> c_int {
 }
 
 c_api! {
-    fn rpoll(fds: *mut pollfd, nfds: nfds_t, timeout: c_int) -> c_int {
-        if fds.is_null() && nfds > 0 {
-            return answer(Err(libc::EFAULT));
-        }
-        let fds = if nfds == 0 { &mut [] } else { std::slice::from_raw_parts_mut(fds, nfds as usize) };
-        let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
-        answer(poll(fds, timeout).map(|count| count as c_int))
-    }
-
     fn rselect(
         nfds: c_int,
         readfds: *mut fd_set,
@@ -239,6 +245,17 @@ c_api! {
             Duration::from_secs(time.tv_sec.max(0) as u64) + Duration::from_micros(time.tv_usec.max(0) as u64)
         });
         answer(select(nfds, [readfds, writefds, exceptfds], timeout))
+    }
+}
+
+c_waits! {
+    fn rpoll(fds: *mut pollfd, nfds: nfds_t, timeout: c_int) -> c_int |kept| {
+        if fds.is_null() && nfds > 0 {
+            return answer(Err(libc::EFAULT));
+        }
+        let fds = if nfds == 0 { &mut [] } else { std::slice::from_raw_parts_mut(fds, nfds as usize) };
+        let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
+        answer(poll_part(fds, timeout, kept).map(|count| count as c_int))
     }
 }
 

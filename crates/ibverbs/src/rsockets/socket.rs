@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use libc::c_int;
 
 use super::stream::{State, Stream};
+use crate::cancel;
 
 /// The socket behind a number.
 #[derive(Clone)]
@@ -55,11 +56,21 @@ pub(super) enum Patience {
 impl Patience {
     /// The patience of a call with these flags.
     pub(super) fn of(is_nonblocking: bool, flags: c_int, timeout: Option<Duration>) -> Patience {
+        Patience::of_parts(is_nonblocking, flags, timeout, &mut 0)
+    }
+
+    /// The same for a call that [waits in parts](cancel::in_parts): all of them together have the time-out.
+    pub(super) fn of_parts(
+        is_nonblocking: bool,
+        flags: c_int,
+        timeout: Option<Duration>,
+        kept: &mut u64,
+    ) -> Patience {
         if is_nonblocking || flags & libc::MSG_DONTWAIT != 0 {
             return Patience::None;
         }
         timeout
-            .and_then(|timeout| Instant::now().checked_add(timeout))
+            .and_then(|timeout| cancel::first_begin(kept).checked_add(timeout))
             .map_or(Patience::Endless, Patience::Until)
     }
 }
@@ -70,7 +81,8 @@ const SPIN: Duration = Duration::from_micros(10);
 /// Waits until `is_ready`, and returns with the stream locked.
 ///
 /// # Errors
-/// EAGAIN if it would have to wait longer than it may, EINTR for a signal, or the stream's failure.
+/// EAGAIN if it would have to wait longer than it may, EINTR for a signal or the [end of a part](cancel::end_part), or the
+/// stream's failure.
 pub(super) fn wait<'a>(
     stream: &'a Mutex<Stream>,
     patience: Patience,

@@ -5,7 +5,7 @@ use libc::{c_int, c_void, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use super::attendant;
 use super::socket::{Patience, Socket, find, lock, wait};
 use super::stream::{State, Stream};
-use crate::boundary::{c_api, set_errno};
+use crate::boundary::{c_api, c_waits, set_errno};
 
 /// -1 and errno, or how much it was.
 fn answer(result: Result<usize, c_int>) -> ssize_t {
@@ -99,7 +99,7 @@ fn refusal(stream: &Stream) -> c_int {
     }
 }
 
-fn receive(fd: c_int, to: &mut [u8], flags: c_int) -> Result<usize, c_int> {
+fn receive(fd: c_int, to: &mut [u8], flags: c_int, kept: &mut u64) -> Result<usize, c_int> {
     let Socket::Stream(stream) = find(fd)? else {
         // SAFETY: the room is alive.
         return of_kernel(unsafe { libc::recv(fd, to.as_mut_ptr().cast(), to.len(), flags) });
@@ -109,7 +109,8 @@ fn receive(fd: c_int, to: &mut [u8], flags: c_int) -> Result<usize, c_int> {
         if matches!(guard.state, State::Fresh | State::Listening) {
             return Err(libc::ENOTCONN);
         }
-        (0, Patience::of(guard.options.is_nonblocking, flags, guard.options.receive_timeout))
+        let timeout = guard.options.receive_timeout;
+        (0, Patience::of_parts(guard.options.is_nonblocking, flags, timeout, kept))
     };
     loop {
         let is_ready = |stream: &Stream| match stream.state {
@@ -174,7 +175,7 @@ unsafe fn receive_vectors(fd: c_int, vectors: &[iovec], flags: c_int) -> Result<
         // SAFETY: the caller's promise.
         let to = unsafe { room(vector.iov_base, vector.iov_len) }?;
         let now = if done > 0 && flags & libc::MSG_WAITALL == 0 { libc::MSG_DONTWAIT } else { 0 };
-        match receive(fd, to, flags | now) {
+        match receive(fd, to, flags | now, &mut 0) {
             Ok(count) if count == to.len() => done += count,
             Ok(count) => return Ok(done + count),
             Err(errno) => return if done > 0 { Ok(done) } else { Err(errno) },
@@ -208,6 +209,15 @@ fn write_mapped(fd: c_int, data: &[u8], offset: u64, flags: c_int) -> Result<usi
         }
     }
     Ok(done)
+}
+
+/// Receives as a cancellation point. A call that waits for all of its bytes may have taken some, and is none.
+fn receive_in_parts(socket: c_int, to: &mut [u8], flags: c_int, kept: &mut u64) -> Result<usize, c_int> {
+    if flags & libc::MSG_WAITALL == 0 {
+        receive(socket, to, flags, kept)
+    } else {
+        crate::cancel::whole(|| receive(socket, to, flags, kept))
+    }
 }
 
 c_api! {
@@ -252,14 +262,6 @@ c_api! {
         answer(vectors(message.msg_iov, message.msg_iovlen).and_then(|v| send_vectors(socket, v, flags)))
     }
 
-    fn rrecv(socket: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
-        answer(room(buf, len).and_then(|to| receive(socket, to, flags)))
-    }
-
-    fn rread(socket: c_int, buf: *mut c_void, count: size_t) -> ssize_t {
-        answer(room(buf, count).and_then(|to| receive(socket, to, 0)))
-    }
-
     fn rrecvfrom(
         socket: c_int,
         buf: *mut c_void,
@@ -271,7 +273,7 @@ c_api! {
         if is_datagram(socket) {
             return libc::recvfrom(socket, buf, len, flags, src_addr, addrlen);
         }
-        let received = answer(room(buf, len).and_then(|to| receive(socket, to, flags)));
+        let received = answer(room(buf, len).and_then(|to| receive(socket, to, flags, &mut 0)));
         if received > 0 && !src_addr.is_null() {
             super::calls::rgetpeername(socket, src_addr, addrlen);
         }
@@ -297,5 +299,15 @@ c_api! {
     fn riowrite(socket: c_int, buf: *const c_void, count: size_t, offset: libc::off_t, flags: c_int) -> ssize_t {
         let offset = u64::try_from(offset).map_err(|_| libc::EINVAL);
         answer(offset.and_then(|offset| write_mapped(socket, bytes(buf, count)?, offset, flags)))
+    }
+}
+
+c_waits! {
+    fn rrecv(socket: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t |kept| {
+        answer(room(buf, len).and_then(|to| receive_in_parts(socket, to, flags, kept)))
+    }
+
+    fn rread(socket: c_int, buf: *mut c_void, count: size_t) -> ssize_t |kept| {
+        answer(room(buf, count).and_then(|to| receive_in_parts(socket, to, 0, kept)))
     }
 }

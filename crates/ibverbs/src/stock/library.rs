@@ -6,11 +6,11 @@ use std::ffi::{CStr, CString};
 use std::path::Path;
 use std::ptr::NonNull;
 
-type ListDevices = unsafe extern "C" fn(*mut c_int) -> *mut *mut ibv_device;
-type OpenDevice = unsafe extern "C" fn(*mut ibv_device) -> *mut ibv_context;
-type CloseDevice = unsafe extern "C" fn(*mut ibv_context) -> c_int;
-type ImportDevice = unsafe extern "C" fn(c_int) -> *mut ibv_context;
-type ErrnoLocation = unsafe extern "C" fn() -> *mut c_int;
+type ListDevices = unsafe extern "C-unwind" fn(*mut c_int) -> *mut *mut ibv_device;
+type OpenDevice = unsafe extern "C-unwind" fn(*mut ibv_device) -> *mut ibv_context;
+type CloseDevice = unsafe extern "C-unwind" fn(*mut ibv_context) -> c_int;
+type ImportDevice = unsafe extern "C-unwind" fn(c_int) -> *mut ibv_context;
+type ErrnoLocation = unsafe extern "C-unwind" fn() -> *mut c_int;
 
 /// A loaded library. It is never unloaded: its objects may live as long as the process.
 pub(super) struct Library {

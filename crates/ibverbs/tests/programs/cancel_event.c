@@ -1,0 +1,4 @@
+/* The same with threads that wait in another way.
+ * run: --wake event
+ */
+#include "cancel.c"
