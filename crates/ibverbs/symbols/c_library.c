@@ -41,18 +41,15 @@ static int floor_of_numbers(void)
     return (int)((most < 4096 ? most : 4096) / 4 * 3);
 }
 
-extern int __real_fcntl(int fd, int command, ...);
-extern int __real_close(int fd);
-
 /* The file of a new descriptor under such a number, or under its own if there is none. */
 static int apart(int fd)
 {
     int floor = floor_of_numbers();
     if (fd < 0 || fd >= floor)
         return fd;
-    int error = errno, moved = __real_fcntl(fd, F_DUPFD_CLOEXEC, floor);
+    int error = errno, moved = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, floor);
     if (moved >= 0)
-        __real_close(fd);
+        syscall(SYS_close, fd);
     errno = error;
     return moved >= 0 ? moved : fd;
 }
