@@ -126,7 +126,10 @@ pub use process::Process;
 pub use queue_pair::{Chain, ConnectOptions, QueuePair, QueuePairConfig, XrcTargetConfig};
 pub use region::{Buffer, DeviceMemory, MemoryChange, MemoryRegion, ProtectionDomain, RegisterOptions};
 pub use shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueConfig, SrqSnapshot};
-pub use sys::{EndSignals, EventFd, SignalMask, ends_waits as signal_ends_waits, may_be_interrupted_in_poll as signals_are_alike};
+pub use sys::{
+    EndSignals, EventFd, SignalMask, ends_waits as signal_ends_waits,
+    may_be_interrupted_in_poll as signals_are_alike,
+};
 pub use waiting::Descriptors;
 pub use window::MemoryWindow;
 

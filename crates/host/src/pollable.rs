@@ -209,7 +209,9 @@ mod tests {
             let readers: Vec<_> = (0..threads)
                 .map(|_| {
                     let take = || {
-                        (0..entries / threads).map(|_| queue.wait_as_read(None).expect("no signal").expect("it waits")).sum::<u64>()
+                        (0..entries / threads)
+                            .map(|_| queue.wait_as_read(None).expect("no signal").expect("it waits"))
+                            .sum::<u64>()
                     };
                     scope.spawn(take)
                 })

@@ -271,10 +271,8 @@ int main(void)
             cancel_one(loops[i], round % 2 ? AT_ONCE : WAITING);
             check_the_rest();
         }
-    /* Within the library no cancellation of asynchronous type is acted on, so nothing is left behind there, either. */
+    /* Within calls that are not on the data path no cancellation of asynchronous type is acted on, so nothing is left behind there, either. */
     for (int round = 0; round < 10; round++) {
-        cancel_one(polls, ASYNCHRONOUS);
-        check_the_rest();
         cancel_one(opens_and_closes, ASYNCHRONOUS);
         check_the_rest();
     }

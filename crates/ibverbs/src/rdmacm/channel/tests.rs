@@ -57,7 +57,7 @@ fn made() -> Option<usize> {
 fn a_thread_that_waits_on_a_channel_sleeps_on_when_it_is_destroyed() {
     let Some(channel) = made() else { return };
     let (thread, errors) = event_thread(channel);
-    await_sleep(thread, &errors, &[libc::SYS_poll]);
+    await_sleep(thread, &errors, &[libc::SYS_ppoll, libc::SYS_poll]);
     let destroyed = channel as *mut rdma_event_channel;
     // SAFETY: the channel is alive, and destroyed once.
     unsafe { rdma_destroy_event_channel(destroyed) };
@@ -71,7 +71,7 @@ fn a_thread_that_waits_on_a_channel_sleeps_on_when_it_is_destroyed() {
         assert_eq!(id::rdma_destroy_id(listener), 0);
         rdma_destroy_event_channel(other);
     }
-    await_sleep(thread, &errors, &[libc::SYS_poll]);
+    await_sleep(thread, &errors, &[libc::SYS_ppoll, libc::SYS_poll]);
 }
 
 #[test]
