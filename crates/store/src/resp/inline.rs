@@ -6,7 +6,8 @@
 /// The line's words; `None`: a quote is not closed, or something follows a closing one.
 pub(super) fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
-    let mut rest = line;
+    // As for Redis, a line ends at a zero byte, also between quotes.
+    let mut rest = line.split(|&byte| byte == 0).next().unwrap_or_default();
     loop {
         let blank = rest.iter().take_while(|&&byte| is_space(byte)).count();
         rest = &rest[blank..];
@@ -24,7 +25,7 @@ fn word(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut word = Vec::new();
     loop {
         match rest {
-            [] | [b' ' | b'\n' | b'\r' | b'\t' | 0, ..] => return Some((word, rest)),
+            [] | [b' ' | b'\n' | b'\r' | b'\t', ..] => return Some((word, rest)),
             [b'"', quoted @ ..] => return double_quoted(word, quoted),
             [b'\'', quoted @ ..] => return single_quoted(word, quoted),
             [byte, behind @ ..] => {
@@ -104,7 +105,12 @@ mod tests {
         check(r#"'a\'b' 'c\n' """#, Some(&["a'b", r"c\n", ""]));
         check(r#""a\x41\n\q\"\xg""#, Some(&["aA\nq\"xg"]));
         check(r#"a"b c""#, Some(&["ab c"]));
-        for unbalanced in ["'a", "\"a", "\"a\"b", "'a'b", "a\"b", "\"a\\", "'a\\'"] {
+        check("\0", Some(&[]));
+        check("\0a", Some(&[]));
+        check(" a \0 b", Some(&["a"]));
+        check("a\0b", Some(&["a"]));
+        check("\x0ba\x0b", Some(&["a\x0b"]));
+        for unbalanced in ["'a", "\"a", "\"a\"b", "'a'b", "a\"b", "\"a\\", "'a\\'", "\"a\0\""] {
             check(unbalanced, None);
         }
     }
