@@ -7,6 +7,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// A folder that is removed with the test.
 struct Scratch(PathBuf);
@@ -29,11 +30,13 @@ impl Drop for Scratch {
     }
 }
 
-/// The first of some ports in a row that are free now.
+/// The first of some ports in a row that are free now. Each call looks at a stretch of its own: tests run side by side, and a
+/// port that one has chosen is free until its node listens.
 fn ports(count: u16) -> u16 {
+    static CALLS: AtomicU16 = AtomicU16::new(0);
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    let start = 20_000 + (std::process::id() % 1000) as u16 * 10;
-    let found = (start..60_000).step_by(10).find(|&first| (first..first + count).all(is_free));
+    let start = 20_000 + (std::process::id() % 300) as u16 * 100 + CALLS.fetch_add(1, Ordering::Relaxed) * 20;
+    let found = (start..start + 20).step_by(5).find(|&first| (first..first + count).all(is_free));
     found.expect("ports in a row")
 }
 
