@@ -94,6 +94,14 @@ fn chosen(only: &[String]) -> Result<Vec<PathBuf>> {
 pub(crate) struct Built {
     highwire: PathBuf,
     libraries: PathBuf,
+    /// A registry of their own, in which programs can count what they leave. It goes with this.
+    registry: PathBuf,
+}
+
+impl Drop for Built {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.registry);
+    }
 }
 
 impl Built {
@@ -107,7 +115,8 @@ impl Built {
             return Ok(None);
         }
         let highwire = target_dir().join(if release { "release" } else { "debug" }).join("highwire");
-        Ok(libs::build(release)?.map(|libraries| Built { highwire, libraries }))
+        let registry = PathBuf::from(format!("/dev/shm/highwire-programs-{}", std::process::id()));
+        Ok(libs::build(release)?.map(|libraries| Built { highwire, libraries, registry }))
     }
 
     /// A run of a program, with options of `highwire run`, its arguments, and a guard against hangs.
@@ -131,6 +140,7 @@ impl Built {
             .words(arguments)
             .env("HIGHWIRE_LIBS", &self.libraries)
             .env("HIGHWIRE_BROKER", &self.highwire)
+            .env("HIGHWIRE_SHM_DIR", &self.registry)
             .dir(folder())
     }
 }

@@ -7,8 +7,9 @@
  * arguments: protection 8 700 */
 #include "rig.h"
 #include <dirent.h>
+#include <ftw.h>
 #include <pthread.h>
-#include <sys/statvfs.h>
+#include <sys/stat.h>
 
 #define POOL_PAGES 8192L
 
@@ -19,9 +20,32 @@ static void *turn(void *stop)
     return NULL;
 }
 
+/* Pages: of the registry's files, and of shared memory that this process has mapped, whether or not its file has a name. */
 struct trace {
     long mappings, descriptors, blocks;
 };
+
+static long pages_of_files;
+
+static int add(const char *path, const struct stat *stat, int kind, struct FTW *place)
+{
+    (void)path, (void)place;
+    pages_of_files += kind == FTW_F ? stat->st_blocks / 8 : 0;
+    return 0;
+}
+
+static long pages_mapped(void)
+{
+    char line[256];
+    long kilobytes = -1;
+    FILE *status = fopen("/proc/self/status", "r");
+    CHECK(status);
+    while (fgets(line, sizeof line, status) && sscanf(line, "RssShmem: %ld", &kilobytes) != 1)
+        ;
+    fclose(status);
+    CHECK(kilobytes >= 0);
+    return kilobytes / 4;
+}
 
 static struct trace look(void)
 {
@@ -36,9 +60,11 @@ static struct trace look(void)
     while (readdir(folder))
         trace.descriptors++;
     closedir(folder);
-    struct statvfs shm;
-    CHECK_EQUAL(statvfs("/dev/shm", &shm), 0);
-    trace.blocks = shm.f_blocks - shm.f_bfree;
+    const char *registry = getenv("HIGHWIRE_SHM_DIR");
+    CHECK(registry);
+    pages_of_files = 0;
+    CHECK_EQUAL(nftw(registry, add, 16, FTW_PHYS), 0);
+    trace.blocks = pages_of_files + pages_mapped();
     return trace;
 }
 

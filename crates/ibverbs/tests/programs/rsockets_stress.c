@@ -355,7 +355,7 @@ static void play_round(unsigned long number)
     meet();
 }
 
-/* What a process has: mappings, descriptors, and bytes of memory; files in shared memory are the machine's. */
+/* What a process has: mappings, descriptors, and bytes of memory; files are those of the registry. */
 struct usage {
     long mappings, descriptors, kilobytes, files;
 };
@@ -371,7 +371,8 @@ static long entries(const char *path)
 }
 static struct usage usage(void)
 {
-    struct usage now = {0, entries("/proc/self/fd"), 0, entries("/dev/shm")};
+    const char *registry = getenv("HIGHWIRE_SHM_DIR");
+    struct usage now = {0, entries("/proc/self/fd"), 0, entries(registry ? registry : "/dev/shm")};
     char line[512];
     FILE *file = fopen("/proc/self/maps", "r");
     while (file && fgets(line, sizeof line, file))

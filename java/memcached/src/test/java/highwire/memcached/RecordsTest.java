@@ -34,23 +34,23 @@ class RecordsTest {
         byte[] value = "the value of it".getBytes();
         long bytes = Record.bytes(KEY.length, value.length);
         MemorySegment whole = record(value, 0x1234_5678_9ABC_DEF1L);
-        assertEquals(Record.Verdict.GOOD, Record.judge(whole, 0, bytes, KEY));
+        assertEquals(Record.Verdict.GOOD, Record.judge(whole, 0, bytes, 0, KEY));
         long padding = Record.KEY + KEY.length + value.length;
         for (long at = 0; at < bytes; at++) {
             MemorySegment changed = record(value, 0x1234_5678_9ABC_DEF1L);
             changed.set(ValueLayout.JAVA_BYTE, at, (byte) (changed.get(ValueLayout.JAVA_BYTE, at) ^ 0x10));
             if (at < padding || at >= bytes - Record.TAIL_BYTES) {
-                assertEquals(Record.Verdict.TORN, Record.judge(changed, 0, bytes, KEY), "byte " + at);
+                assertEquals(Record.Verdict.TORN, Record.judge(changed, 0, bytes, 0, KEY), "byte " + at);
             }
         }
         // The beginning of one record and the end of the next one in the same chunk, which differ in their versions alone.
         MemorySegment mixed = record(value, 0x1234_5678_9ABC_DEF1L);
         mixed.set(ValueLayout.JAVA_LONG, bytes - Record.TAIL_BYTES, 0x1234_5678_9ABC_DEF3L);
-        assertEquals(Record.Verdict.TORN, Record.judge(mixed, 0, bytes, KEY));
-        assertEquals(Record.Verdict.TORN, Record.judge(whole, 0, bytes - 8, KEY), "a part of it");
-        assertEquals(Record.Verdict.OTHER_KEY, Record.judge(whole, 0, bytes, "other".getBytes()));
+        assertEquals(Record.Verdict.TORN, Record.judge(mixed, 0, bytes, 0, KEY));
+        assertEquals(Record.Verdict.TORN, Record.judge(whole, 0, bytes - 8, 0, KEY), "a part of it");
+        assertEquals(Record.Verdict.OTHER_KEY, Record.judge(whole, 0, bytes, 0, "other".getBytes()));
         Record.clear(whole, 0);
-        assertEquals(Record.Verdict.GONE, Record.judge(whole, 0, bytes, KEY));
+        assertEquals(Record.Verdict.GONE, Record.judge(whole, 0, bytes, 0, KEY));
     }
 
     /** A store, its memory, and the one entry that it publishes. */
@@ -61,7 +61,7 @@ class RecordsTest {
         final Store store = new Store(options, memory, clock::get);
 
         void set(byte[] value) {
-            assertEquals(Store.Outcome.STORED, store.store(Store.Mode.SET, KEY, 0, 0, value, 0));
+            assertEquals(Store.Outcome.STORED, store.store(Store.Mode.SET, KEY, 0, 0, value, 0).outcome());
         }
 
         long entry() {
