@@ -205,10 +205,14 @@ impl Moved {
         if range.is_empty() || length > BYTES_MAX || self.runs.len() + self.seconds >= HELD_MAX {
             return None;
         }
+        let singles = mappings.within(range);
+        // The file has a place for each page of the range, and for no other.
+        if singles.iter().map(|single| single.range.len()).sum::<usize>() != length {
+            return None;
+        }
         let (segment, mapping) = pool.dedicate(length).ok()?;
         let file = file_of(&mapping)?;
         let parked = moving::reserve(length).ok()?;
-        let singles = mappings.within(range);
         let mut made = Some((segment, mapping));
         quietly(&mut || {
             let Some((segment, mapping)) = made.take() else { return };

@@ -44,8 +44,18 @@ impl Mappings {
         Ok(Mappings::parse(&fs::read_to_string("/proc/self/maps")?))
     }
 
+    /// The kernel writes its list in parts. What changes between two of them may stand in both: the first line counts.
     fn parse(text: &str) -> Mappings {
-        Mappings(text.lines().filter_map(parse).collect())
+        let mut end = 0;
+        let mut pieces = Vec::new();
+        for piece in text.lines().filter_map(parse) {
+            if piece.range.end > end {
+                let piece = piece.cut(&(end..usize::MAX));
+                end = piece.range.end;
+                pieces.push(piece);
+            }
+        }
+        Mappings(pieces)
     }
 
     /// The pieces of a range, in order and without gaps.
@@ -176,6 +186,30 @@ mod tests {
         let single: Vec<_> = maps.within(&(0x2000..0x3800)).into_iter().map(|piece| piece.range).collect();
         assert_eq!(single, [0x2000..0x3000, 0x3000..0x3800]);
         assert_eq!(maps.of(file).count(), 3);
+    }
+
+    /// As of a list that was read while a mapping grew, and was written twice.
+    #[test]
+    fn no_page_stands_in_two_pieces() {
+        const TWICE: &str = "\
+            00001000-00003000 rw-p 00000000 00:00 0 \n\
+            00002000-00005000 rw-s 00000000 00:19 77                         /dev/shm/a\n\
+            00002000-00005000 rw-s 00000000 00:19 77                         /dev/shm/a\n\
+            00006000-00007000 rw-p 00000000 00:00 0 \n\
+            00005000-00008000 rw-p 00000000 00:00 0 \n";
+        let mappings = Mappings::parse(TWICE);
+        let ranges: Vec<_> = mappings.0.iter().map(|piece| piece.range.clone()).collect();
+        assert_eq!(ranges, [0x1000..0x3000, 0x3000..0x5000, 0x6000..0x7000, 0x7000..0x8000]);
+        let file = FileId { major: 0, minor: 0x19, inode: 77 };
+        assert_eq!(mappings.0[1].nature, Nature::Shared { file, offset: 0x1000 });
+        let lengths = |pieces: Vec<Piece>| pieces.iter().map(|piece| piece.range.len()).sum::<usize>();
+        for end in [0x2000, 0x3000, 0x4000, 0x6800, 0x8000] {
+            assert_eq!(
+                lengths(mappings.pieces(&(0x1000..end))),
+                end - 0x1000,
+                "each page once, up to {end:#x}"
+            );
+        }
     }
 
     #[test]
