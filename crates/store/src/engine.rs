@@ -34,6 +34,8 @@ type Job = Box<dyn FnOnce(Local) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 /// How long a transaction may take, all its attempts together.
 pub(crate) const PATIENCE_NS: u64 = 5_000_000_000;
+/// The pause between two attempts to read a register that does not answer.
+const REGISTER_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 /// Calls are never given up because a peer is silent: see `carrier`.
 const NEVER: time::Duration = time::Duration::from_secs(365 * 86400);
 /// A recovery's records travel in one message.
@@ -225,7 +227,7 @@ impl Engine {
         let fresh_boot = random().map_err(|error| failed("the system's random numbers", error))?;
         let disk = own.data.as_deref().map(|path| Disk::open(path, config, id, fresh_boot)).transpose();
         let disk = disk.map_err(StartError)?;
-        let secret = register.secret().map_err(|error| failed("the register", error))?;
+        let secret = secret_of(&mut register, config)?;
         if let Some(agreed) = register.holds().ok().flatten().and_then(|holds| holds.agreed) {
             peers::check_agreed(&settings.agreed(), &agreed).map_err(StartError)?;
         }
@@ -325,6 +327,24 @@ fn open(config: &DeviceConfig, id: u16, secret: u64) -> Result<(Device, Rpc), St
     config.endpoint.batch_bytes_max = BATCH_BYTES_MAX;
     let rpc = Rpc::open(&device, config).map_err(|error| failed("the RPC endpoint", error))?;
     Ok((device, rpc))
+}
+
+/// The secret that the register keeps. An etcd that does not answer is waited for: a cluster's machines start in any order.
+fn secret_of(register: &mut Register, config: &ClusterConfig) -> Result<u64, StartError> {
+    let mut has_said = false;
+    loop {
+        match register.secret() {
+            Ok(secret) => return Ok(secret),
+            Err(error) if config.register.to_string_lossy().starts_with(crate::register::ETCD) => {
+                if !has_said {
+                    say(format_args!("the register cannot be read, and the node waits for it: {error}"));
+                    has_said = true;
+                }
+                thread::sleep(REGISTER_PAUSE);
+            }
+            Err(error) => return Err(failed("the register", error)),
+        }
+    }
 }
 
 fn refuse(end: &Mutex<End>, why: String) {
