@@ -26,18 +26,18 @@ use ticker::Ticker;
 /// Options of `cargo xtask test`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  cargo xtask test                 everything; also what continuous integration runs
-  cargo xtask test --quick         format, lints, layers and tests: what to run before a commit
+  cargo xtask test                 format, lints, layers, tests, documents: what to run before a commit
+  cargo xtask test --all           everything; also what continuous integration runs
   cargo xtask test lint docs       two steps by name
   cargo xtask test --rounds 10 --busy 2 unit dropin
                                    two steps ten times, beside two threads that compute all the time
   cargo xtask test --list          the steps and what each checks")]
 pub(crate) struct Args {
-    /// The steps to run, by name; all of them without any.
+    /// The steps to run, by name; those that a change is most likely to break without any.
     steps: Vec<String>,
-    /// Only the steps that take seconds: what to run before a commit.
+    /// Every step: also other systems' programs, fuzzing, model checking, Java and the kernel in a virtual machine.
     #[arg(long, conflicts_with = "steps")]
-    quick: bool,
+    all: bool,
     /// Run the chosen steps this many times, also after a failure, and say of each how often it passed.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
@@ -53,7 +53,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.list {
         for step in steps::ALL {
-            println!("{:<12} {}{}", step.name, step.title, if step.quick { "" } else { " (not in --quick)" });
+            println!("{:<12} {}{}", step.name, step.title, if step.first { "" } else { " (--all)" });
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 fn choose(args: &Args) -> Result<Vec<&'static Step>> {
     if args.steps.is_empty() {
-        return Ok(steps::ALL.iter().filter(|step| step.quick || !args.quick).collect());
+        return Ok(steps::ALL.iter().filter(|step| step.first || args.all).collect());
     }
     for name in &args.steps {
         if !steps::ALL.iter().any(|step| step.name == name) {

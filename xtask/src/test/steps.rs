@@ -20,58 +20,58 @@ pub(super) struct Step {
     /// As typed on the command line; also the name of its log.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
-    /// Part of `--quick`.
-    pub(super) quick: bool,
+    /// Also without `--all`.
+    pub(super) first: bool,
     pub(super) run: fn(&Log) -> Result<Tally>,
 }
 
-const fn quick(name: &'static str, title: &'static str, run: fn(&Log) -> Result<Tally>) -> Step {
-    Step { name, title, quick: true, run }
+const fn first(name: &'static str, title: &'static str, run: fn(&Log) -> Result<Tally>) -> Step {
+    Step { name, title, first: true, run }
 }
 
-const fn long(name: &'static str, title: &'static str, run: fn(&Log) -> Result<Tally>) -> Step {
-    Step { name, title, quick: false, run }
+const fn rest(name: &'static str, title: &'static str, run: fn(&Log) -> Result<Tally>) -> Step {
+    Step { name, title, first: false, run }
 }
 
 /// Every step of `cargo xtask test`.
 pub(super) const ALL: &[Step] = &[
-    quick("format", "sources are formatted", format),
-    quick("layers", "crates depend downwards only", layers::step),
-    quick("documents", "the lists and links of the documents are true", documents::step),
-    quick("lint", "clippy finds nothing", lint),
-    quick("unit", "unit, golden, scenario and simulation tests", unit),
-    quick(
+    first("format", "sources are formatted", format),
+    first("layers", "crates depend downwards only", layers::step),
+    first("documents", "the lists and links of the documents are true", documents::step),
+    first("lint", "clippy finds nothing", lint),
+    first("unit", "unit, golden, scenario and simulation tests", unit),
+    first(
         "commands",
         "every command in the documentation exists, every link leads somewhere",
         commands::step,
     ),
-    long("cli", "the program: two processes, end to end", cli),
-    long("page", "a browser draws every chart of a report", page),
-    long("examples", "programs that show the Rust API run and find what they expect", examples),
-    long("doctest", "examples in the documentation run", doctest),
-    long("docs", "the documentation builds without a warning", docs),
-    long("irn-trace", "the receiver reproduces the IRN authors' trace", irn_trace),
-    long("nanopu-traces", "the nanoPU answers recorded requests as the prototype did", nanopu_traces),
-    long("dissector", "Wireshark reads the extension's packets as `highwire pcap` does", dissector),
-    long("witnesses", "Porcupine finds each key of simulated histories linearizable", witnesses::step),
-    long("rtl", "the nanoPU's blocks in SystemVerilog do what the model does, cycle by cycle", rtl_blocks),
-    long("wake-model", "no wake-up is lost in any modelled interleaving", wake_model),
-    long("wake-soak", "no wake-up is lost among a million events for threads that sleep", wake_soak),
-    long("models", "loom finds no interleaving that breaks the tables", models),
-    long("miri", "Miri finds no undefined behaviour", miri),
-    long("fuzz", "every fuzz target, briefly", fuzz::step),
-    long("programs", "small programs in C against the drop-in libraries, over both links", programs::step),
-    long("dropin", "programs for RDMA cards, unmodified, a part of `cargo xtask compat`", compat::step),
-    long("java", "the verbs in Java, and conversations with them", java::step),
-    long("comparisons", "what measures other systems counts rightly, and notices a wrong reply", comparisons),
-    long("store", "the store: real faults, and Redis's own clients", store::step),
-    long("interop", "conversations with the Linux kernel's RNIC", interop::step),
-    long(
+    rest("cli", "the program: two processes, end to end", cli),
+    rest("page", "a browser draws every chart of a report", page),
+    rest("examples", "programs that show the Rust API run and find what they expect", examples),
+    rest("doctest", "examples in the documentation run", doctest),
+    rest("docs", "the documentation builds without a warning", docs),
+    rest("irn-trace", "the receiver reproduces the IRN authors' trace", irn_trace),
+    rest("nanopu-traces", "the nanoPU answers recorded requests as the prototype did", nanopu_traces),
+    rest("dissector", "Wireshark reads the extension's packets as `highwire pcap` does", dissector),
+    rest("witnesses", "Porcupine finds each key of simulated histories linearizable", witnesses::step),
+    rest("rtl", "the nanoPU's blocks in SystemVerilog do what the model does, cycle by cycle", rtl_blocks),
+    rest("wake-model", "no wake-up is lost in any modelled interleaving", wake_model),
+    rest("wake-soak", "no wake-up is lost among a million events for threads that sleep", wake_soak),
+    rest("models", "loom finds no interleaving that breaks the tables", models),
+    rest("miri", "Miri finds no undefined behaviour", miri),
+    rest("fuzz", "every fuzz target, briefly", fuzz::step),
+    rest("programs", "small programs in C against the drop-in libraries, over both links", programs::step),
+    rest("dropin", "programs for RDMA cards, unmodified, a part of `cargo xtask compat`", compat::step),
+    rest("java", "the verbs in Java, and conversations with them", java::step),
+    rest("comparisons", "what measures other systems counts rightly, and notices a wrong reply", comparisons),
+    rest("store", "the store: real faults, and Redis's own clients", store::step),
+    rest("interop", "conversations with the Linux kernel's RNIC", interop::step),
+    rest(
         "wake-kernel",
         "the kernel module for waiting threads loads, loses no event and unloads",
         interop::wake::step,
     ),
-    long("leftovers", "nothing is left behind", leftovers),
+    rest("leftovers", "nothing is left behind", leftovers),
 ];
 
 fn format(log: &Log) -> Result<Tally> {
