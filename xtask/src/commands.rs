@@ -6,11 +6,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 
-use crate::shell::{Line, Log, root};
+use crate::measure::PROGRAMS;
+use crate::shell::{Line, Log, root, target_dir};
 use crate::test::Tally;
 
 /// Checks every Markdown page of the repository.
 pub(crate) fn step(log: &Log) -> Result<Tally> {
+    if !Line::cargo(PROGRAMS).run_logged(log)? {
+        return Ok(Tally::failure());
+    }
     let mut pages = Vec::new();
     for name in ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md", "java/README.md"] {
         pages.extend(Some(root().join(name)).filter(|path| path.is_file()));
@@ -66,7 +70,8 @@ fn refusal(words: &[String]) -> Option<String> {
 
 /// `highwire parse-only` parses a command line as the program would, without effect.
 fn highwire_refusal(rest: &[&str]) -> Option<String> {
-    let line = Line::cargo("run --quiet --package highwire-cli --bin highwire -- parse-only --");
+    let program = target_dir().join("debug/highwire");
+    let line = Line::new(&program.to_string_lossy()).words("parse-only --");
     match rest.iter().fold(line, |line, word| line.arg(word)).capture() {
         Ok(output) if output.success => None,
         Ok(output) => Some(output.stderr.trim().to_string()),

@@ -25,6 +25,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+use crate::measure::PROGRAMS;
 use crate::shell::{Line, Log, root, target_dir};
 use crate::test::Tally;
 use crate::{libs, packages};
@@ -231,7 +232,7 @@ fn play(cases: &[Case], workshop: &Workshop) -> Result<Results> {
 impl Workshop {
     fn open(build: bool, release: bool) -> Result<Workshop> {
         if build {
-            let line = Line::cargo("build --quiet --package highwire-cli");
+            let line = Line::cargo(PROGRAMS).arg("--quiet");
             let line = if release { line.arg("--release") } else { line };
             if !line.run()? || libs::build(release)?.is_none() {
                 bail!("the libraries do not build");

@@ -100,14 +100,17 @@ impl Studio {
         }
         let folder = target_dir().join("figures-full").join(&commit);
         std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-        let copy = folder.join("highwire");
-        if !is_same(built.path(), &copy) {
-            // A running program cannot be written over, but it can be replaced.
-            let fresh = folder.join("highwire.new");
-            std::fs::copy(built.path(), &fresh).with_context(|| fresh.display().to_string())?;
-            std::fs::rename(&fresh, &copy).with_context(|| copy.display().to_string())?;
+        // The laboratory plays the runs, and is looked for beside the program.
+        for name in ["highwire-lab", "highwire"] {
+            let (built, copy) = (built.path().with_file_name(name), folder.join(name));
+            if !is_same(&built, &copy) {
+                // A running program cannot be written over, but it can be replaced.
+                let fresh = folder.join(format!("{name}.new"));
+                std::fs::copy(&built, &fresh).with_context(|| fresh.display().to_string())?;
+                std::fs::rename(&fresh, &copy).with_context(|| copy.display().to_string())?;
+            }
         }
-        Ok(Self { program: Program::at(copy), commit, folder })
+        Ok(Self { program: Program::at(folder.join("highwire")), commit, folder })
     }
 
     fn play(&self, args: &Args, plans: &[String]) -> Result<bool> {

@@ -42,7 +42,9 @@ const HOUSE: &[(&str, u8, World)] = &[
     ("paths", 6, World::Face),
     ("poll", 6, World::Face),
     ("stage", 6, World::Face),
+    ("program", 6, World::Face),
     ("cli", 7, World::Face),
+    ("lab", 7, World::Face),
 ];
 
 /// The only crate that plays threads in a model of a machine.

@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use crate::shell::{Line, target_dir};
 
+/// Builds `highwire` and, beside it, `highwire-lab`, to which it hands what measures and teaches.
+pub(crate) const PROGRAMS: &str = "build --package highwire-cli --package highwire-lab";
+
 /// The released program.
 #[derive(Debug)]
 pub(crate) struct Program {
@@ -16,7 +19,7 @@ pub(crate) struct Program {
 impl Program {
     /// Builds it.
     pub(crate) fn build() -> Result<Self> {
-        if !Line::cargo("build --quiet --release --package highwire-cli --bin highwire").run()? {
+        if !Line::cargo(PROGRAMS).words("--quiet --release").run()? {
             bail!("the program does not build");
         }
         Ok(Self::at(target_dir().join("release/highwire")))

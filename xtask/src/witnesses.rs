@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::measure::PROGRAMS;
 use crate::shell::{Line, Log, has_program, root, target_dir};
 use crate::test::Tally;
 
@@ -22,7 +23,7 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
         ));
     }
     let mut tally = Tally::one(go("test ./...").run_logged(log)?);
-    if !Line::cargo("build --package highwire-cli").run_logged(log)? {
+    if !Line::cargo(PROGRAMS).run_logged(log)? {
         return Ok(Tally::failure());
     }
     let program = target_dir().join("debug/highwire");

@@ -25,7 +25,11 @@ use anyhow::Result;
 use clap::Subcommand;
 
 pub(crate) use ends::EndArgs;
+pub(crate) use local::Local;
 pub(crate) use plan::{Length, Link, Metric, Plan, Recovery, Service};
+
+pub(crate) use report::Measured;
+pub(crate) use session::both_ends;
 
 use options::TestArgs;
 pub(crate) use plan::Operation;

@@ -5,6 +5,7 @@
 //! signals and its terminal are the program's own. Child processes of the program inherit the environment,
 //! and with it the device.
 
+mod embedded;
 pub(crate) mod environment;
 mod libraries;
 mod program;

@@ -26,9 +26,6 @@ fn help_shows_examples() {
         &["run"],
         &["env"],
         &["stats"],
-        &["nanopu", "run"],
-        &["nanopu", "theory"],
-        &["nanopu", "bench"],
     ] {
         check(&[command, &["--help"]].concat(), 0, "Examples:");
     }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::highwire;
+use common::lab;
 use serde_json::Value;
 
 /// A few transactions, however long they take.
@@ -10,7 +10,7 @@ const FEW: [&str; 8] = ["bench", "store", "--keys", "600", "--transactions", "15
 
 fn json(args: &[&str]) -> Value {
     let output =
-        highwire([&FEW[..], args, &["--seconds", "600s", "--json"]].concat()).output().expect("it starts");
+        lab([&FEW[..], args, &["--seconds", "600s", "--json"]].concat()).output().expect("it starts");
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{args:?}: {error}{}", String::from_utf8_lossy(&output.stdout));
     serde_json::from_slice(&output.stdout).expect("a document")
@@ -46,7 +46,7 @@ fn each_benchmark_has_a_name_of_its_own() {
         [("tatp", &[][..]), ("objects", &["--reads", "3"][..]), ("ycsb", &["--theta", "0.5"][..])]
     {
         let words = [&["bench", name], &FEW[2..], words, &["--seconds", "600s", "--json"]].concat();
-        let output = highwire(words).output().expect("it starts");
+        let output = lab(words).output().expect("it starts");
         assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
         let runs: Value = serde_json::from_slice(&output.stdout).expect("a document");
         assert_eq!(runs[0]["workload"], name, "{runs}");
@@ -80,7 +80,7 @@ fn contention_is_a_parameter_and_shows_in_the_share_of_aborts() {
 
 #[test]
 fn half_the_load_is_offered_in_an_open_loop_and_said_to_be_kept_or_not() {
-    let output = highwire([
+    let output = lab([
         "bench",
         "store",
         "--keys",
@@ -99,7 +99,7 @@ fn half_the_load_is_offered_in_an_open_loop_and_said_to_be_kept_or_not() {
     assert_eq!(output.status.code(), Some(2), "a rate and half of one");
     let run = |more: &[&str]| -> Value {
         let words = ["bench", "store", "--keys", "600", "--seconds", "300ms", "--warm-up", "0s", "--json"];
-        let output = highwire([&words[..], more].concat()).output().expect("it starts");
+        let output = lab([&words[..], more].concat()).output().expect("it starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).expect("a document")
     };
@@ -117,7 +117,7 @@ fn half_the_load_is_offered_in_an_open_loop_and_said_to_be_kept_or_not() {
 #[test]
 fn what_cannot_be_is_refused_before_anything_starts() {
     let check = |args: &[&str], expected: &str| {
-        let output = highwire([&["bench", "store"], args].concat()).output().expect("it starts");
+        let output = lab([&["bench", "store"], args].concat()).output().expect("it starts");
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
         assert!(error.contains(expected), "{args:?}: {error}");

@@ -6,7 +6,7 @@ mod common;
 use std::path::PathBuf;
 use std::process::Output;
 
-use common::highwire;
+use common::lab;
 use serde_json::Value;
 
 /// The costs of no real machine: looks are coarse, so that a run takes few steps.
@@ -33,7 +33,7 @@ tick_ns = 400000
 ";
 
 fn run(args: &[&str]) -> Output {
-    highwire(args).output().expect("it starts")
+    lab(args).output().expect("it starts")
 }
 
 fn json(args: &[&str]) -> Value {

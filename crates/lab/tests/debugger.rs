@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use common::highwire;
+use common::lab;
 use riscv::{debugged, program};
 
 /// The simulator, waiting for a debugger.
@@ -23,7 +23,7 @@ struct Simulator {
 impl Simulator {
     fn start(program: &Path, more: &[&str]) -> Simulator {
         let words = ["nanopu", "run", program.to_str().unwrap(), "--gdb", "127.0.0.1:0"];
-        let mut command = highwire(words.iter().chain(more));
+        let mut command = lab(words.iter().chain(more));
         let mut process =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the simulator starts");
         let mut out = BufReader::new(process.stdout.take().expect("a pipe"));

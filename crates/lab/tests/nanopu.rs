@@ -6,12 +6,12 @@ mod riscv;
 
 use std::path::{Path, PathBuf};
 
-use common::highwire;
+use common::lab;
 use riscv::{mistaken, program};
 use serde_json::Value;
 
 fn run(words: &[&str]) -> (i32, String, String) {
-    let output = highwire(words).output().expect("it starts");
+    let output = lab(words).output().expect("it starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code().expect("no signal"), text(&output.stdout), text(&output.stderr))
 }
@@ -251,7 +251,7 @@ fn the_nic_goes_beyond_the_prototype_where_it_is_told_to() {
 
 #[test]
 fn what_is_no_program_is_refused() {
-    let (status, _, err) = run(&["nanopu", "run", env!("CARGO_BIN_EXE_highwire")]);
+    let (status, _, err) = run(&["nanopu", "run", env!("CARGO_BIN_EXE_highwire-lab")]);
     assert_eq!(status, 1);
     assert!(err.contains("RISC-V"), "{err}");
     assert_eq!(run(&["nanopu", "run", "x.elf", "--select", "jbsq:0"]).0, 2);

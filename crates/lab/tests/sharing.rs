@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 
-use common::highwire;
+use common::{highwire, lab};
 use highwire_host::broker;
 use highwire_link::shm::Registry;
 use serde_json::Value;
@@ -32,7 +32,7 @@ fn sharer(address: &str) -> Child {
 }
 
 fn start_sharer(address: &str) -> Child {
-    highwire(["churn", "--role", "echo", "--address", address])
+    lab(["churn", "--role", "echo", "--address", address])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -87,7 +87,7 @@ fn whoever_has_the_port_is_named_with_the_ways_out() {
     let device = json(highwire(["devices"]).env("HIGHWIRE_ADDR", &address))[0].clone();
     assert_eq!(device["state"], "unavailable");
     // The message that a program gets whose device cannot be opened.
-    let output = highwire(["churn", "--role", "visitor", "--address", &address]).output().expect("it starts");
+    let output = lab(["churn", "--role", "visitor", "--address", &address]).output().expect("it starts");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     for text in [device["reason"].as_str().unwrap_or_default(), &error] {
         let who = format!("process {}", std::process::id());
@@ -103,7 +103,7 @@ fn whoever_has_the_port_is_named_with_the_ways_out() {
 fn a_broker_that_cannot_be_started_is_said_with_the_reason() {
     let address = address(3);
     for (broker, expected) in [("/nowhere/highwire", "/nowhere/highwire"), ("/bin/true", "without a word")] {
-        let output = highwire(["churn", "--role", "visitor", "--address", &address])
+        let output = lab(["churn", "--role", "visitor", "--address", &address])
             .env("HIGHWIRE_BROKER", broker)
             .output()
             .expect("it starts");
@@ -164,7 +164,8 @@ fn a_registry_that_others_can_enter_is_refused_with_the_reason() {
     std::fs::create_dir(&root).expect("a directory");
     std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o755)).expect("its owner may");
     for arguments in [&["churn"][..], &["churn", "--role", "visitor"], &["devices"]] {
-        let output = highwire(arguments).env("HIGHWIRE_SHM_DIR", &root).output().expect("it starts");
+        let mut command = if arguments == ["devices"] { highwire(arguments) } else { lab(arguments) };
+        let output = command.env("HIGHWIRE_SHM_DIR", &root).output().expect("it starts");
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         let directory = root.display().to_string();
         assert!(
@@ -179,7 +180,7 @@ fn a_registry_that_others_can_enter_is_refused_with_the_reason() {
 #[test]
 fn processes_that_come_go_and_are_killed_leave_nothing_and_disturb_nobody() {
     let arguments = ["--processes", "14", "--steps", "60", "--seed", "7", "--broker-kills", "3"];
-    let report = json(highwire(["churn"]).args(arguments));
+    let report = json(lab(["churn"]).args(arguments));
     let number = |name: &str| report[name].as_u64().unwrap_or(0);
     assert!(number("killed") > 0 && number("ended") > 0 && number("orphaned") > 0, "{report}");
     assert!(number("echoes") > 0 && number("brokers_killed") > 0, "{report}");

@@ -5,7 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::highwire;
+use common::lab;
 
 const PLAN: &str = r#"
 figure = "none"
@@ -51,7 +51,7 @@ fn folder(name: &str, plan: &str) -> PathBuf {
 
 #[track_caller]
 fn check(folder: &Path, args: &[&str], status: i32, mentions: &[&str]) {
-    let output = highwire(args).current_dir(folder).output().expect("it starts");
+    let output = lab(args).current_dir(folder).output().expect("it starts");
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(status), "{args:?}: {text}");
@@ -123,7 +123,7 @@ fn shards_of_several_processes_merge_to_the_same_bytes() {
     );
     let script = format!(
         "seq 3 | xargs -P 2 -I{{}} {} sim run star.toml --shard {{}}/3 --out parts",
-        env!("CARGO_BIN_EXE_highwire")
+        env!("CARGO_BIN_EXE_highwire-lab")
     );
     let shards = Command::new("sh").args(["-c", &script]).current_dir(&folder).output().expect("sh is there");
     assert!(shards.status.success(), "{}", String::from_utf8_lossy(&shards.stderr));

@@ -3,11 +3,11 @@
 
 mod common;
 
-use common::highwire;
+use common::lab;
 use serde_json::Value;
 
 fn json(args: &[&str]) -> Value {
-    let output = highwire(args).output().expect("it starts");
+    let output = lab(args).output().expect("it starts");
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{args:?}: {error}");
     serde_json::from_slice(&output.stdout).expect("a document")
@@ -83,7 +83,7 @@ fn every_server_answers() {
 }
 
 fn soak(args: &[&str]) -> (bool, String) {
-    let output = highwire([&["bench", "wake", "--soak"], args].concat()).output().expect("it starts");
+    let output = lab([&["bench", "wake", "--soak"], args].concat()).output().expect("it starts");
     let text =
         [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     (output.status.success(), text)

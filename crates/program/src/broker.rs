@@ -16,7 +16,7 @@ use highwire_host::broker;
 Examples:
   highwire broker --address 127.83.20.7"
 )]
-pub(crate) struct Args {
+pub struct Args {
     /// The address to own.
     #[arg(long)]
     address: IpAddr,
@@ -29,7 +29,7 @@ pub(crate) struct Args {
 }
 
 /// Serves until no process needs it.
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &Args) -> Result<ExitCode> {
     // The broker has already reported the error to the process that started it.
     match broker::serve(args.registry.as_deref(), args.address, args.succeed) {
         Ok(()) => Ok(ExitCode::SUCCESS),

@@ -7,50 +7,63 @@ use anyhow::Result;
 use serde::Serialize;
 
 /// The standard output of one command.
-pub(crate) struct Console {
+pub struct Console {
     out: io::BufWriter<io::Stdout>,
     colour: bool,
 }
 
 /// The available colours, by meaning.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Tone {
+pub enum Tone {
+    /// What is as it should be.
     Good,
+    /// What is not.
     Bad,
+    /// What stands above other lines.
     Heading,
+    /// What matters least.
     Faint,
 }
 
+impl Default for Console {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Console {
-    pub(crate) fn new() -> Self {
+    /// An empty output; coloured on a terminal, unless `NO_COLOR` is set.
+    pub fn new() -> Self {
         let out = io::stdout();
         let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
         Self { out: io::BufWriter::new(out), colour }
     }
 
-    pub(crate) fn line(&mut self, text: impl std::fmt::Display) -> Result<()> {
+    /// A line of text.
+    pub fn line(&mut self, text: impl std::fmt::Display) -> Result<()> {
         written(writeln!(self.out, "{text}"))
     }
 
     /// Bytes as they are, and the end of the line.
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
         written(self.out.write_all(bytes))?;
         written(writeln!(self.out))
     }
 
     /// One JSON document, indented, on the standard output.
-    pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<()> {
+    pub fn json(&mut self, value: &impl Serialize) -> Result<()> {
         written(serde_json::to_writer_pretty(&mut self.out, value).map_err(io::Error::from))?;
         written(writeln!(self.out))
     }
 
     /// One JSON document on one line: for commands whose output is a sequence.
-    pub(crate) fn json_line(&mut self, value: &impl Serialize) -> Result<()> {
+    pub fn json_line(&mut self, value: &impl Serialize) -> Result<()> {
         written(serde_json::to_writer(&mut self.out, value).map_err(io::Error::from))?;
         written(writeln!(self.out))
     }
 
-    pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
+    /// `text` in the colour of `tone`, where there are colours.
+    pub fn paint(&self, tone: Tone, text: &str) -> String {
         let code = match tone {
             Tone::Good => "32",
             Tone::Bad => "31;1",
@@ -61,13 +74,13 @@ impl Console {
     }
 
     /// Writes the buffered rest; a command calls it last, so that a write error is not lost.
-    pub(crate) fn finish(mut self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
         written(self.out.flush())
     }
 }
 
 /// A command's whole output: a JSON document, or what `table` prints.
-pub(crate) fn show(
+pub fn show(
     is_json: bool,
     value: &impl Serialize,
     table: impl FnOnce(&mut Console) -> Result<()>,
@@ -83,7 +96,7 @@ pub(crate) fn show(
 }
 
 /// The result of writing to the user's output.
-pub(crate) fn written(result: io::Result<()>) -> Result<()> {
+pub fn written(result: io::Result<()>) -> Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ReaderLeft(error).into()),
         other => Ok(other?),
@@ -93,7 +106,7 @@ pub(crate) fn written(result: io::Result<()>) -> Result<()> {
 /// The reader of the standard output has gone, which ends a command but is no failure. For other pipes and
 /// sockets it is one.
 #[derive(Debug)]
-pub(crate) struct ReaderLeft(io::Error);
+pub struct ReaderLeft(io::Error);
 
 impl std::fmt::Display for ReaderLeft {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -18,17 +18,30 @@ impl fmt::Display for Usage {
 impl std::error::Error for Usage {}
 
 /// An error that ends the program with status 2.
-pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
+pub fn usage(message: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Usage(message.into()))
 }
 
 /// Prints `error`, unless only the reader went away, and returns the exit status.
-pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+pub fn report(error: &anyhow::Error) -> ExitCode {
     if has_no_reader(error) {
         return ExitCode::SUCCESS;
     }
     eprintln!("error: {}", whole(error));
     if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+}
+
+/// Reads a command line as the program would, and does nothing with it.
+///
+/// # Errors
+/// The program would not take it.
+pub fn parse_only<Program: clap::Parser>(words: &[String]) -> anyhow::Result<ExitCode> {
+    let program = std::iter::once("highwire".to_string());
+    match Program::try_parse_from(program.chain(words.iter().cloned())) {
+        Ok(_) => Ok(ExitCode::SUCCESS),
+        Err(error) if error.use_stderr() => Err(usage(error.to_string())),
+        Err(_) => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// The error and its causes, each once: many texts already end with the cause that is kept beside them.

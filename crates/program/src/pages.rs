@@ -14,7 +14,7 @@ use mimalloc::MiMalloc;
 use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mremap, munmap};
 
 /// The program's allocator.
-pub(crate) struct HugePages;
+pub struct HugePages;
 
 /// The size of a huge page on most machines. Smaller blocks are mimalloc's.
 const HUGE: usize = 2 << 20;

@@ -12,7 +12,7 @@ const REDRAW: Duration = Duration::from_millis(250);
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
 /// Progress towards a known total. Without a terminal it prints nothing unless it must write lines.
-pub(crate) struct Progress {
+pub struct Progress {
     title: &'static str,
     total: u64,
     started: Instant,
@@ -24,7 +24,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(title: &'static str, total: u64) -> Self {
+    /// Begins now, under a title.
+    pub fn new(title: &'static str, total: u64) -> Self {
         let now = Instant::now();
         let is_terminal = std::io::stderr().is_terminal();
         Self {
@@ -40,19 +41,19 @@ impl Progress {
     }
 
     /// Also says how many a second there have been so far.
-    pub(crate) fn with_rate(mut self) -> Self {
+    pub fn with_rate(mut self) -> Self {
         self.shows_rate = true;
         self
     }
 
     /// For what takes hours: without a terminal, a line per minute on standard error.
-    pub(crate) fn with_lines(mut self) -> Self {
+    pub fn with_lines(mut self) -> Self {
         self.writes_lines = !self.is_terminal;
         self
     }
 
     /// `done` of the total at `now`; cheap enough for every few hundred iterations.
-    pub(crate) fn at(&mut self, done: u64, now: Instant) {
+    pub fn at(&mut self, done: u64, now: Instant) {
         if now < self.next_look || !(self.is_terminal || self.writes_lines) {
             return;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use highwire_link::parse_duration;
 
 /// Bytes, written `32`, `64K`, `1M` or `1G`; K is 1024.
-pub(crate) fn size_bytes(text: &str) -> Result<u32, String> {
+pub fn size_bytes(text: &str) -> Result<u32, String> {
     let (number, scale) = split_unit(text)?;
     let scale: u64 = match scale.to_ascii_lowercase().as_str() {
         "" | "b" => 1,
@@ -23,7 +23,7 @@ pub(crate) fn size_bytes(text: &str) -> Result<u32, String> {
 }
 
 /// A span of time, written `500ms` or `10s`; a bare number is seconds, as in perftest.
-pub(crate) fn seconds_or_span(text: &str) -> Result<Duration, String> {
+pub fn seconds_or_span(text: &str) -> Result<Duration, String> {
     let is_bare = text.chars().all(|c| c.is_ascii_digit());
     let span = if is_bare { parse_duration(&format!("{text}s")) } else { parse_duration(text) };
     span.map(Duration::from).map_err(|error| error.to_string())
@@ -38,7 +38,7 @@ fn split_unit(text: &str) -> Result<(&str, &str), String> {
 }
 
 /// Nanoseconds as a person reads them: `417 ns`, `5.32 us`, `1.20 ms`.
-pub(crate) fn show_ns(nanoseconds: f64) -> String {
+pub fn show_ns(nanoseconds: f64) -> String {
     match nanoseconds {
         n if n < 1_000.0 => format!("{n:.0} ns"),
         n if n < 1e6 => format!("{:.2} us", n / 1e3),
@@ -48,7 +48,7 @@ pub(crate) fn show_ns(nanoseconds: f64) -> String {
 }
 
 /// A count as a person reads it: `950`, `2.41 k`, `5.10 M`.
-pub(crate) fn show_count(count: f64) -> String {
+pub fn show_count(count: f64) -> String {
     match count {
         n if n < 1e3 => format!("{n:.0}"),
         n if n < 1e6 => format!("{:.2} k", n / 1e3),

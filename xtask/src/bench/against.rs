@@ -66,7 +66,12 @@ fn build(commit: &str) -> Result<Program> {
     }
     eprintln!("building it");
     let target = checkout.join("target");
-    let line = Line::cargo("build --quiet --release --package highwire-cli --bin highwire --target-dir");
+    let mut line = Line::cargo("build --quiet --release --package highwire-cli");
+    // Of older commits one program is all.
+    if checkout.join("crates/lab").is_dir() {
+        line = line.words("--package highwire-lab");
+    }
+    let line = line.arg("--target-dir");
     if !line.arg(&target).dir(&checkout).run()? {
         bail!("the program of {commit} does not build");
     }

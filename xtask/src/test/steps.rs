@@ -45,7 +45,7 @@ pub(super) const ALL: &[Step] = &[
         "every command in the documentation exists, every link leads somewhere",
         commands::step,
     ),
-    rest("cli", "the program: two processes, end to end", cli),
+    rest("cli", "the programs: two processes, end to end", cli),
     rest("page", "a browser draws every chart of a report", page),
     rest("examples", "programs that show the Rust API run and find what they expect", examples),
     rest("doctest", "examples in the documentation run", doctest),
@@ -107,14 +107,17 @@ fn unit(log: &Log) -> Result<Tally> {
         return Ok(Tally::one(false));
     }
     let broker = target_dir().join("debug/highwire");
-    let line = Line::cargo("test --workspace --exclude highwire-cli --lib --bins --tests --no-fail-fast");
+    let line = Line::cargo(
+        "test --workspace --exclude highwire-cli --exclude highwire-lab --lib --bins --tests --no-fail-fast",
+    );
     cargo_test(log, line.env("HIGHWIRE_BROKER", broker))
 }
 
 /// Devices of the tests meet in a folder of their own, which must be empty when all have ended.
 fn cli(log: &Log) -> Result<Tally> {
     let folder = std::path::PathBuf::from(format!("/dev/shm/highwire-xtask-{}", std::process::id()));
-    let line = Line::cargo("test --package highwire-cli --bins --tests --no-fail-fast");
+    let line =
+        Line::cargo("test --package highwire-cli --package highwire-lab --bins --tests --no-fail-fast");
     let mut tally = cargo_test(log, line.env("HIGHWIRE_SHM_DIR", &folder))?;
     let deadline = Instant::now() + BROKER_PATIENCE;
     let mut left = left_in(&folder)?;
@@ -215,7 +218,7 @@ fn wake_model(log: &Log) -> Result<Tally> {
 
 /// A command of the page about waiting runs the long one, of a billion.
 fn wake_soak(log: &Log) -> Result<Tally> {
-    let program = "run --quiet --package highwire-cli --bin highwire --";
+    let program = "run --quiet --package highwire-lab --bin highwire-lab --";
     let line = Line::cargo(program).words("bench wake --soak 1000000 --threads 2,16,64 --patience 60");
     Ok(Tally::one(line.run_logged(log)?))
 }

@@ -32,7 +32,7 @@ pub(crate) fn measure(
     let mut progress = Progress::new("warming up", warm_up);
     drive(end, plan, Length::Iterations(warm_up), &mut progress, &mut check_peer)?;
     let total = match plan.length {
-        Length::Iterations(iterations) => iterations,
+        Length::Iterations(iterations) | Length::Within(iterations, _) => iterations,
         Length::Time(time) => time.as_millis() as u64,
     };
     drive(end, plan, plan.length, &mut Progress::new("measuring", total), &mut check_peer)
@@ -49,7 +49,7 @@ fn drive(
     let mut silence = Silence::default();
     let (mut posted, mut completed) = (0u64, 0u64);
     let mut limit = match length {
-        Length::Iterations(iterations) => iterations,
+        Length::Iterations(iterations) | Length::Within(iterations, _) => iterations,
         Length::Time(_) => u64::MAX,
     };
     // A completion per quarter of the queue keeps it full at a fraction of the cost of one per message.
@@ -77,15 +77,15 @@ fn drive(
         polls = polls.wrapping_add(1);
         if polls.is_multiple_of(POLLS_PER_LOOK) {
             let now = Instant::now();
+            if let Length::Time(time) | Length::Within(_, time) = length
+                && now - started >= time
+            {
+                // One more chain, which is signaled and so ends all that are in flight.
+                limit = limit.min(posted + u64::from(plan.chain));
+            }
             match length {
-                Length::Time(time) => {
-                    if now - started >= time {
-                        // One more chain, which is signaled and so ends all that are in flight.
-                        limit = limit.min(posted + u64::from(plan.chain));
-                    }
-                    progress.at((now - started).as_millis() as u64, now);
-                }
-                Length::Iterations(_) => progress.at(completed, now),
+                Length::Time(_) => progress.at((now - started).as_millis() as u64, now),
+                Length::Iterations(_) | Length::Within(..) => progress.at(completed, now),
             }
         }
     }

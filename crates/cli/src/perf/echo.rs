@@ -41,6 +41,7 @@ pub(crate) fn measure(
     let (total, deadline) = match plan.length {
         Length::Iterations(iterations) => (iterations, None),
         Length::Time(time) => (u64::MAX, Some(Instant::now() + time)),
+        Length::Within(iterations, time) => (iterations, Some(Instant::now() + time)),
     };
     let mut progress = Progress::new("bouncing", total);
     let (mut messages, mut lost) = (0, 0);

@@ -123,6 +123,7 @@ impl EndArgs {
         }
         let local = Local {
             pcap: self.pcap.clone(),
+            peer_pcap: None,
             engine: self.engine.parse().expect("clap lets only the engine's three choices pass"),
             core: self.core,
             with_floor,

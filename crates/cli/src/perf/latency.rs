@@ -41,6 +41,7 @@ pub(crate) fn measure(
     let (iterations, deadline) = match plan.length {
         Length::Iterations(iterations) => (iterations, None),
         Length::Time(time) => (u64::MAX, Some(Instant::now() + time)),
+        Length::Within(iterations, time) => (iterations, Some(Instant::now() + time)),
     };
     let mut progress = Progress::new("measuring", iterations);
     let mut mark = 0u8;

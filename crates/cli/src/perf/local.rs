@@ -12,6 +12,8 @@ pub(crate) type Counters = BTreeMap<String, u64>;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Local {
     pub(crate) pcap: Option<PathBuf>,
+    /// The capture of the passive end, if this process starts it.
+    pub(crate) peer_pcap: Option<PathBuf>,
     pub(crate) engine: Engine,
     pub(crate) core: Option<usize>,
     pub(crate) with_floor: bool,

@@ -104,6 +104,8 @@ pub(crate) enum Link {
 pub(crate) enum Length {
     Iterations(u64),
     Time(Duration),
+    /// So many iterations, or as many as fit into the time.
+    Within(u64, Duration),
 }
 
 /// One test, complete.

@@ -106,8 +106,13 @@ pub(crate) fn measure_against(plan: &Plan, server: &str, port: u16, local: &Loca
     show(&measure(plan, &mut Exchange::connect(server, port)?, local)?, local)
 }
 
-/// Starts a second process as the passive end and measures against it.
+/// Measures against a second process of this machine, and prints the result.
 pub(crate) fn measure_both_ends(plan: &Plan, local: &Local) -> Result<ExitCode> {
+    show(&both_ends(plan, local)?, local)
+}
+
+/// Starts a second process as the passive end and measures against it.
+pub(crate) fn both_ends(plan: &Plan, local: &Local) -> Result<Report> {
     let mut peer = Peer::start(plan, local)?;
     let cores = pin::two_cores();
     let local = &Local { core: local.core.or(cores.map(|[here, _]| here)), ..local.clone() };
@@ -126,7 +131,7 @@ pub(crate) fn measure_both_ends(plan: &Plan, local: &Local) -> Result<ExitCode> 
     if local.with_floor {
         report.floor = floor::beside(&report.plan, report.link)?;
     }
-    show(&report, local)
+    Ok(report)
 }
 
 /// The measurement has a thread of its own, as it may bind that to a core, and the other threads of this
@@ -204,6 +209,9 @@ impl Peer {
             .args(["--engine", &local.engine.to_string()]);
         if let Some([_, there]) = pin::two_cores() {
             command.args(["--core", &there.to_string()]);
+        }
+        if let Some(file) = &local.peer_pcap {
+            command.arg("--pcap").arg(file);
         }
         let mut child = command
             // A device has an address of its own; that of the environment is this end's.

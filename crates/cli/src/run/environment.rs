@@ -35,7 +35,7 @@ pub(crate) struct EnvironmentArgs {
     /// Write every packet that a program sends and receives to a capture file.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Where the drop-in libraries are [default: HIGHWIRE_LIBS, or highwire-libs beside this program]
+    /// Where the drop-in libraries are [default: HIGHWIRE_LIBS, those beside this program, or those in it]
     #[arg(long, value_name = "DIR")]
     libs: Option<PathBuf>,
     #[command(flatten)]

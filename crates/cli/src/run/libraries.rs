@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
+use super::embedded;
+
 /// Libraries that every program of the tree gets before its own. The path virtualiser comes first, because
 /// its files in `/sys` and `/dev` also help programs that know nothing of RDMA; then `poll`, for programs that sleep on the descriptors of
 /// completion channels; the verbs libraries are for
@@ -22,14 +24,15 @@ pub(super) struct Libraries {
 }
 
 impl Libraries {
-    /// The folder that the user names, here or in `HIGHWIRE_LIBS`, or the one beside this program, or `../lib/highwire`
-    /// from there.
+    /// The folder that the user names, here or in `HIGHWIRE_LIBS`; or the one beside this program, or `../lib/highwire`
+    /// from there; or a cache, for the libraries that this program has in itself.
     ///
     /// # Errors
     /// There are none; the message says how to get some.
     pub(super) fn find(named: Option<&Path>) -> Result<Self> {
         let of_environment = std::env::var_os("HIGHWIRE_LIBS").filter(|folder| !folder.is_empty());
         let named = named.map(PathBuf::from).or(of_environment.map(PathBuf::from));
+        let is_named = named.is_some();
         let candidates = match named {
             Some(folder) => vec![std::path::absolute(folder)?],
             None => beside_this_program(),
@@ -37,6 +40,7 @@ impl Libraries {
         let found = candidates.iter().find(|folder| folder.join(VERBS).is_file());
         match found {
             Some(folder) => Ok(Self { folder: folder.clone() }),
+            None if !is_named && embedded::is_there() => Ok(Self { folder: embedded::unpacked()? }),
             None => bail!(
                 "no drop-in libraries in {}: `{}` builds them; --libs or HIGHWIRE_LIBS says where they are",
                 candidates.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(" or "),

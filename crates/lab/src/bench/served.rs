@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
+use highwire_program::laboratory;
 
 /// A running cluster, or one that this command starts.
 pub(super) struct Served {
@@ -21,7 +22,7 @@ impl Served {
             return Ok(Served { supervisor: None, doors: at.to_vec() });
         }
         let port = free_ports(nodes)?;
-        let mut supervisor = Command::new(std::env::current_exe()?)
+        let mut supervisor = Command::new(laboratory::product()?)
             .args(["store", "serve", "--nodes", &nodes.to_string(), "--port", &port.to_string()])
             .stdout(Stdio::piped())
             .spawn()

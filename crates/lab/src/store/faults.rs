@@ -6,6 +6,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use highwire_program::laboratory;
 use highwire_store::faults::{self, Episode, Etcd, Fault, Laboratory, Level, Setting};
 use serde_json::{Value, json};
 
@@ -121,7 +122,7 @@ fn play(args: &Args, level: Level, obstacle: Option<&str>, console: &mut Console
     };
     let parent = args.folder.clone().unwrap_or_else(std::env::temp_dir);
     let folder = parent.join(format!("highwire-faults-{}", highwire_store::fresh_name()?));
-    let program = std::env::current_exe()?;
+    let program = laboratory::product()?;
     let launch = move |file: &Path, node: u16| {
         let mut command = Command::new(&program);
         command.args(["store", "serve", "--until-stdin-ends", "--config"]).arg(file);
