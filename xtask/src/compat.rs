@@ -2,7 +2,7 @@
 //! Highwire.
 //!
 //! Each case is one line of a catalogue: the program at one end or at both, the link, and the output that
-//! proves success. `docs/compatibility.md` is written from the results, never by hand.
+//! proves success. `docs/measurements/compatibility.md` is written from the results, never by hand.
 
 mod case;
 mod catalogue;
@@ -44,7 +44,7 @@ use verdict::Verdict;
   cargo xtask compat --waiting           programs that sleep for their completions, before and after: about ten minutes
   cargo xtask compat --waiting --rounds 3 --all-modes --write-docs    as the page has it: about half an hour
   cargo xtask compat --valkey            Valkey's server over RDMA beside TCP, under every mode of waiting: about ten minutes
-  cargo xtask compat --write-docs        everything, and write docs/compatibility.md; with --only, a part of it anew")]
+  cargo xtask compat --write-docs        everything, and write docs/measurements/compatibility.md; with --only, a part of it anew")]
 pub(crate) struct Args {
     /// Run only the cases whose line contains this text.
     #[arg(long, value_name = "TEXT")]
@@ -70,7 +70,7 @@ pub(crate) struct Args {
     /// Rounds of a measurement, of which the medians count [default: 3 of --speed and --valkey, 1 of --waiting]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["list", "quick"])]
     rounds: Option<u32>,
-    /// Write docs/compatibility.md from the latest result of every case; with --speed, the tables of docs/performance.md; with --waiting or --valkey, its section.
+    /// Write docs/measurements/compatibility.md from the latest result of every case; with --speed, the tables of docs/performance.md; with --waiting or --valkey, its section.
     #[arg(long)]
     write_docs: bool,
     /// Use the libraries and the program as they were built last.

@@ -44,6 +44,11 @@ impl Table {
         text
     }
 
+    /// As Markdown that a reader unfolds.
+    pub(crate) fn to_folded_markdown(&self, summary: &str) -> String {
+        format!("<details><summary>{summary}</summary>\n\n{}\n</details>\n", self.to_markdown())
+    }
+
     pub(crate) fn to_markdown(&self) -> String {
         let mut text = String::new();
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));

@@ -1,4 +1,4 @@
-//! The program in the guest of `cargo xtask wake`. `docs/wake.md` is the page about it.
+//! The program in the guest of `cargo xtask wake`. `docs/wake-kernel.md` is the page about it.
 
 mod check;
 mod device;

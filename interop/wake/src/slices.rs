@@ -2,7 +2,7 @@
 //! lose its core just then.
 //!
 //! A leader holds the lane's token, for microseconds at a time; a leader that loses its core meanwhile makes
-//! all others wait until it has it back (`docs/wake.md`). Here a thread takes and leaves such a token over
+//! all others wait until it has it back (`docs/wake-kernel.md`). Here a thread takes and leaves such a token over
 //! and over while another computes on the same core, and counts how often the token was away for so long that
 //! only a lost core explains it.
 #![allow(unsafe_code)]

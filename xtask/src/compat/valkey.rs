@@ -20,7 +20,7 @@ use super::judge::last_line;
 use super::verdict::Verdict;
 use build::{Programs, Trouble};
 use server::Server;
-pub(super) use table::{SECTION, run};
+pub(super) use table::run;
 
 const GROUP: &str = "valkey";
 /// Around a page, around a RDMA module's buffer of 1 MiB, and far below both.

@@ -20,8 +20,8 @@ use super::ends::{self, Running};
 use programs::Program;
 
 /// The page that keeps the table, and its section there.
-const PAGE: &str = "docs/compatibility.md";
-pub(super) const SECTION: &str = "waiting";
+const PAGE: &str = "docs/measurements/programs-that-sleep.md";
+const SECTION: &str = "waiting";
 
 /// A mode of waiting by name, and the option of `highwire run` for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +117,7 @@ pub(super) fn run(workshop: &Workshop, plan: &Plan<'_>) -> Result<()> {
             plan.rounds,
             machine()?.trim(),
             load.split(' ').next().unwrap_or("?"),
-            table.to_markdown(),
+            table.to_folded_markdown("All rows"),
         );
         std::fs::write(&path, replace_section(&page, SECTION, &text)?)
             .with_context(|| path.display().to_string())?;

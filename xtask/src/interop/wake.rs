@@ -55,7 +55,7 @@ enum Part {
 #[command(after_help = "Examples:
   cargo xtask wake kernel                 the checks, then the tables: some minutes
   cargo xtask wake kernel --check         the module's promises alone: what `cargo xtask test wake-kernel` runs
-  cargo xtask wake kernel --write-docs    and put the tables into docs/wake.md
+  cargo xtask wake kernel --write-docs    and put the tables into docs/measurements/wake-kernel.md
   cargo xtask wake kernel --newest        the newest kernel instead, with our scheduler (270 MB to download, once)")]
 struct Options {
     /// Only check what the module promises.
@@ -64,7 +64,7 @@ struct Options {
     /// The newest kernel, where sched_ext and time slices are; the module is not built for that one.
     #[arg(long, conflicts_with = "check")]
     newest: bool,
-    /// Rewrite the tables of docs/wake.md.
+    /// Rewrite the tables of docs/measurements/wake-kernel.md.
     #[arg(long)]
     write_docs: bool,
     /// How often every way to wait has its turn.

@@ -13,8 +13,8 @@ use super::super::judge::last_line;
 use super::build::{self, Trouble};
 use super::server::Server;
 
-const PAGE: &str = "docs/compatibility.md";
-pub(in super::super) const SECTION: &str = "valkey";
+const PAGE: &str = "docs/measurements/valkey.md";
+const SECTION: &str = "valkey";
 const MODES: [&str; 4] = ["event", "balanced", "latency", "power"];
 /// Clients, and requests that each has under way.
 const LOADS: [(u32, u32); 5] = [(1, 1), (16, 1), (50, 1), (128, 1), (50, 16)];
@@ -94,7 +94,7 @@ pub(in super::super) fn run(workshop: &Workshop, rounds: u32, write_docs: bool) 
             programs.version,
             machine()?.trim(),
             load.split(' ').next().unwrap_or("?"),
-            table.to_markdown(),
+            table.to_folded_markdown("All rows"),
         );
         std::fs::write(&path, replace_section(&page, SECTION, &text)?)
             .with_context(|| path.display().to_string())?;

@@ -12,7 +12,7 @@ use crate::shell::root;
 use crate::table::Table;
 
 /// The page with the tables.
-const PAGE: &str = "docs/wake.md";
+const PAGE: &str = "docs/measurements/wake-kernel.md";
 pub(super) const KERNEL: &str = "kernel";
 pub(super) const NEWEST: &str = "newest kernel";
 
@@ -202,13 +202,17 @@ impl Report {
             load.split(' ').next().unwrap_or("?"),
         );
         if !self.rows.is_empty() {
-            page = replace_section(&page, section, &format!("{place}{}", self.table().to_markdown()))?;
+            page = replace_section(
+                &page,
+                section,
+                &format!("{place}{}", self.table().to_folded_markdown("All rows")),
+            )?;
         }
         if !self.rxe.is_empty() {
             page = replace_section(
                 &page,
                 &channels(section),
-                &format!("{place}{}", self.rxe_table().to_markdown()),
+                &format!("{place}{}", self.rxe_table().to_folded_markdown("All rows")),
             )?;
         }
         if !self.slices.is_empty() {
