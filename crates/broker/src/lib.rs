@@ -4,7 +4,7 @@
 //! It hands a *shard* to each process that opens the address, with a number from 2 to 254 and a pair of
 //! sockets to which the kernel steers packets for queue pairs whose numbers end in it. No data passes through
 //! the broker: processes ask it when they open a device or listen to a service, and it passes management
-//! datagrams on. `docs/host.md` tells the rest.
+//! datagrams on. `docs/sharing.md` tells the rest.
 #![deny(unsafe_code)]
 
 mod ask;

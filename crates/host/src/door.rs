@@ -2,7 +2,7 @@
 //! native code for it.
 //!
 //! They ask for objects over a Unix-domain socket, and map the objects' files from the device's directory:
-//! rings, doorbells and memory (`docs/uapi.md`, `docs/java.md`). On the data path this process sees only the
+//! rings, doorbells and memory (`docs/uapi-server.md`, `docs/java.md`). On the data path this process sees only the
 //! rings, which may hold anything.
 //!
 //! Invariant: a program's objects end with its connection, however that ended.

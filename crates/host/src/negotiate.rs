@@ -1,4 +1,4 @@
-//! Finds out, beside the queue pair and before its first packet, whether a peer speaks IRN (`docs/wire.md`).
+//! Finds out, beside the queue pair and before its first packet, whether a peer speaks IRN (`docs/wire-irn.md`).
 //!
 //! An opcode outside the standard may crash a peer that does not know it, so none leaves before the peer has proved,
 //! for this very queue pair, that it is Highwire. A requester that wants IRN waits while its question is under way. No

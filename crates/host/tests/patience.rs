@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 
-/// Of docs/uapi.md: where channel slots begin in an engine of one lane, how long they are, and what lies in one.
+/// Of docs/uapi-neighbours.md: where channel slots begin in an engine of one lane, how long they are, and what lies in one.
 const CHANNELS: usize = 512;
 const CHANNEL_BYTES: usize = 256;
 const IN_USE: usize = 128;

@@ -2,7 +2,7 @@
 //!
 //! The vendor is a locally administered OUI, "HW". The only option is IRN (bit 0). A peer that answers with
 //! another vendor, or without the bit, gets go-back-N; a peer that was not asked this way is asked over the
-//! side band (`docs/host.md`).
+//! side band (`docs/wire-irn.md`).
 
 use crate::abi::*;
 use crate::boundary::{c_api, code, input};

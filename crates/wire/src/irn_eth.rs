@@ -1,4 +1,4 @@
-//! The headers that IRN adds to RoCEv2, version 2 (IRN §5.2, §5.3). Formats: `docs/wire.md`.
+//! The headers that IRN adds to RoCEv2, version 2 (IRN §5.2, §5.3). Formats: `docs/wire-irn.md`.
 //!
 //! They appear only under opcodes of the manufacturer range and only between peers that agreed on them, so a field
 //! that this version does not define is an error, not something to skip.

@@ -1,7 +1,7 @@
 //! The protocol between a program and its engine: one frame per question, one per answer, in turn.
 //!
 //! A frame is a header of eight bytes, `length u32 · kind u16 · status u16`, and a body of so many bytes: 64-bit words,
-//! little-endian, or the text of an error where `status` is not zero. `docs/uapi.md` lists the words of every kind.
+//! little-endian, or the text of an error where `status` is not zero. `docs/uapi-server.md` lists the words of every kind.
 
 use std::fmt;
 use std::io::{self, Read, Write};

@@ -1,7 +1,7 @@
 //! Receives of programs behind the door, which wait in their ring until a packet needs one.
 //!
 //! Such a program rings no bell for a receive, so an engine that sleeps goes on sleeping. And a peer behind the same door that finds
-//! nothing in flight takes the oldest receive itself, with a message that it copies (`docs/uapi.md`, guests):
+//! nothing in flight takes the oldest receive itself, with a message that it copies (`docs/uapi-server.md`, guests):
 //! the receive belongs to the side that moves the ring's cursor past it. The engine therefore takes from a
 //! peer's queue one receive at a time, when a packet of the engine's own begins a message; while it holds one
 //! that went unused, it says so, and no peer takes a later one.

@@ -35,7 +35,7 @@ pub(super) fn attach(fd: BorrowedFd<'_>, lanes: usize) -> io::Result<()> {
 pub enum SteerBy {
     /// The BTH's destination QPN.
     DestinationQpn,
-    /// The receiver's QPN in a message of the side band (`docs/host.md`).
+    /// The receiver's QPN in a message of the side band (`docs/wire-irn.md`).
     ReceiverQpn,
 }
 

@@ -7,7 +7,7 @@
 //! full the peer's socket is, and while it is more than half full the lane sends nothing further. UC and UD
 //! need that, because they repeat nothing; RC is spared repetitions.
 //!
-//! The broker hands out the peer's socket (`docs/host.md`). The lane asks only for sockets of the device's own address: if it
+//! The broker hands out the peer's socket (`docs/sharing.md`). The lane asks only for sockets of the device's own address: if it
 //! kept another address's socket, the next owner could not bind that address. A peer that stops reading altogether holds the
 //! lane up once, for as long as a ring that does not move would.
 
