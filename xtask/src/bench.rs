@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the tables of docs/performance.md, measured here and now.
+//! `cargo xtask bench`: the tables of docs/measurements, measured here and now.
 
 mod against;
 mod cores;
@@ -7,30 +7,30 @@ mod loss;
 mod nanopu;
 mod protocol;
 mod rpc;
+mod simulator;
 mod speed;
 mod store;
 mod wake;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::measure::Program;
-use crate::shell::{Line, root};
+use crate::measurements;
+use crate::shell::Line;
 
 pub(crate) use java::comparison as java_comparison;
 pub(crate) use loss::{Goodputs, Recovery};
 pub(crate) use speed::{CASES, Outcome};
 
-/// The page that `--write-docs` keeps up to date.
-const PAGE: &str = "docs/performance.md";
-
 /// Options of `cargo xtask bench`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   cargo xtask bench                  print the tables
-  cargo xtask bench --write-docs     and put them into docs/performance.md
+  cargo xtask bench --write-docs     and put them into docs/measurements/verbs.md
   cargo xtask bench --nanopu --write-docs   the nanoPU's simulator alone
+  cargo xtask bench --simulator --write-docs   the network's simulator alone
   cargo xtask bench --rpc --write-docs      RPCs alone, beside other systems'
   cargo xtask bench --wake --write-docs     waiting threads alone
   cargo xtask bench --cores --write-docs    the model of cores alone: beside this machine, and of more cores
@@ -38,7 +38,7 @@ const PAGE: &str = "docs/performance.md";
   cargo xtask bench --store --write-docs    the store alone, beside PostgreSQL, Redis and Valkey
   cargo xtask bench --against 78bdcf31 --runs 9   no slower than that commit? both programs in turns")]
 pub(crate) struct Args {
-    /// Rewrite the tables of docs/performance.md.
+    /// Rewrite the tables of docs/measurements.
     #[arg(long)]
     write_docs: bool,
     /// Runs of each measurement, of which the median counts.
@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// Only the speed of the nanoPU's simulator.
     #[arg(long)]
     nanopu: bool,
+    /// Only the speed of the network's simulator.
+    #[arg(long, conflicts_with_all = ["nanopu", "rpc", "wake", "cores", "java", "store"])]
+    simulator: bool,
     /// Only RPCs: rates, times, the ladder of optimisations, the budget of a datagram, and echoes beside tarpc, tonic, Cap'n Proto, ZeroMQ, UCX, ruapc and iceoryx2, whose packages are installed where that is possible.
     #[arg(long, conflicts_with = "nanopu")]
     rpc: bool,
@@ -63,7 +66,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["nanopu", "rpc", "wake", "cores", "java"])]
     store: bool,
     /// Only the speed table's cases, beside those of the program as this commit had it: both in turns.
-    #[arg(long, value_name = "COMMIT", value_parser = against::is_commit_name, conflicts_with_all = ["nanopu", "rpc", "wake", "cores", "java", "store"])]
+    #[arg(long, value_name = "COMMIT", value_parser = against::is_commit_name, conflicts_with_all = ["nanopu", "simulator", "rpc", "wake", "cores", "java", "store"])]
     against: Option<String>,
 }
 
@@ -72,6 +75,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let program = Program::build()?;
     if args.nanopu {
         return nanopu::run(&program, args);
+    }
+    if args.simulator {
+        return simulator::run(&program, args);
     }
     if args.rpc {
         return rpc::run(&program, args);
@@ -98,14 +104,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let protocol = protocol::measure()?;
     println!("{}", protocol.to_text());
     if args.write_docs {
-        let path = root().join(PAGE);
-        let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let page = replace_section(&page, "machine", &machine()?)?;
-        let page = replace_section(&page, "speed", &speed.to_markdown())?;
-        let page = replace_section(&page, "protocol", &protocol.to_markdown())?;
-        let page = replace_section(&page, "goodput over loss", &goodputs.table().to_markdown())?;
-        std::fs::write(&path, page).with_context(|| path.display().to_string())?;
-        println!("{PAGE} is up to date");
+        measurements::MACHINE.write(&machine()?)?;
+        measurements::SPEED.write(&speed.to_markdown())?;
+        measurements::PROTOCOL.write(&protocol.to_markdown())?;
+        measurements::GOODPUT_OVER_LOSS.write(&goodputs.table().to_markdown())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -142,25 +144,5 @@ mod tests {
         let expected = "before\n<!-- begin: a -->\nnew\n<!-- end: a -->\nafter\n";
         assert_eq!(replace_section(page, "a", "new\n").expect("there is one"), expected);
         assert!(replace_section(page, "b", "new\n").is_err());
-    }
-
-    #[test]
-    fn the_page_has_every_section() {
-        let page = std::fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
-        for name in [
-            "machine",
-            "speed",
-            "protocol",
-            "goodput over loss",
-            "rpc",
-            "rpc beside others",
-            "store",
-            "java",
-            "wake",
-            "cores",
-            "against",
-        ] {
-            replace_section(&page, name, "").expect("the section is marked");
-        }
     }
 }

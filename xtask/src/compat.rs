@@ -70,7 +70,7 @@ pub(crate) struct Args {
     /// Rounds of a measurement, of which the medians count [default: 3 of --speed and --valkey, 1 of --waiting]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["list", "quick"])]
     rounds: Option<u32>,
-    /// Write docs/measurements/compatibility.md from the latest result of every case; with --speed, the tables of docs/performance.md; with --waiting or --valkey, its section.
+    /// Write docs/measurements/compatibility.md from the latest result of every case; with --speed, the tables of docs/measurements/verbs.md; with --waiting or --valkey, the page of each.
     #[arg(long)]
     write_docs: bool,
     /// Use the libraries and the program as they were built last.

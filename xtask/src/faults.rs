@@ -6,14 +6,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::bench::{machine, replace_section};
+use crate::bench::machine;
 use crate::measure::Program;
+use crate::measurements;
 use crate::packages;
-use crate::shell::{Log, root};
+use crate::shell::Log;
 use crate::table::Table;
-
-/// The page that `--write-docs` keeps up to date.
-const PAGE: &str = "docs/store.md";
 
 /// What the program needs: etcd, and the program that makes networks.
 const PACKAGES: &[&str] = &["etcd-server", "iproute2"];
@@ -22,9 +20,9 @@ const PACKAGES: &[&str] = &["etcd-server", "iproute2"];
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   cargo xtask faults                 print the tables: under four minutes
-  cargo xtask faults --write-docs    and put them into docs/store.md")]
+  cargo xtask faults --write-docs    and put them into docs/measurements/store.md")]
 pub(crate) struct Args {
-    /// Rewrite the tables of docs/store.md.
+    /// Rewrite the tables of docs/measurements/store.md.
     #[arg(long)]
     write_docs: bool,
     /// Play with this program instead of building one.
@@ -48,11 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         section.push_str(&format!("\n{text}\n\n{}", table.to_markdown()));
     }
     if args.write_docs {
-        let path = root().join(PAGE);
-        let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let page = replace_section(&page, "faults", &section)?;
-        std::fs::write(&path, page).with_context(|| path.display().to_string())?;
-        println!("{PAGE} is up to date");
+        measurements::FAULTS.write(&section)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -84,7 +78,7 @@ fn shown(level: &Value) -> Result<(String, Table)> {
         _ => "nodes without namespaces, through shared memory",
     };
     let mut text = format!(
-        "In f + 1 {}, a lease of {} ms, {link}. {} commits were acknowledged and are there; of {} nobody was told.",
+        "In f + 1 {}, a lease of {} ms, {link}. {} commits were acknowledged and are there; {} had an unknown outcome.",
         if level["level"] == "disk" { "journals" } else { "memories" },
         level["lease_ms"],
         level["acknowledged"],
@@ -112,11 +106,5 @@ mod tests {
         let (text, table) = shown(&level).expect("a level");
         assert_eq!(table.rows()[0][..4], ["etcd is away", "–", "–", "2"]);
         assert!(text.contains("f + 1 journals") && text.ends_with("Skipped: kill: why not."), "{text}");
-    }
-
-    #[test]
-    fn the_page_has_the_section() {
-        let page = std::fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
-        replace_section(&page, "faults", "").expect("the section is marked");
     }
 }

@@ -13,13 +13,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::bench::{machine, replace_section};
+use crate::bench::machine;
 use crate::measure::Program;
-use crate::shell::{Line, root, target_dir};
+use crate::measurements;
+use crate::shell::{Line, target_dir};
 use crate::table::Table;
-
-/// The page that `--write-docs` keeps up to date.
-const PAGE: &str = "docs/irn.md";
 
 /// Options of `cargo xtask figures`.
 #[derive(Debug, clap::Args)]
@@ -29,7 +27,7 @@ const PAGE: &str = "docs/irn.md";
   cargo xtask figures --full                    the paper's scale: hours; the same again goes on where it was
   cargo xtask figures --full --program 1a2b3c4  with the program of that commit, whose runs are kept
   cargo xtask figures --full --table            play nothing: what has been played, what has not
-  cargo xtask figures --write-docs              and put the table into docs/irn.md")]
+  cargo xtask figures --write-docs              and put the table into docs/measurements/irn.md")]
 pub(crate) struct Args {
     /// Only this plan, by its name in `highwire sim list`; may be given several times, and they are played in this order.
     #[arg(long, value_name = "PLAN")]
@@ -49,7 +47,7 @@ pub(crate) struct Args {
     /// Play nothing, show what has been played.
     #[arg(long)]
     table: bool,
-    /// Rewrite the table of docs/irn.md.
+    /// Rewrite the table of docs/measurements/irn.md.
     #[arg(long)]
     write_docs: bool,
 }
@@ -214,8 +212,6 @@ impl Results {
 }
 
 fn write_docs(results: &Results, commit: &str, is_full: bool) -> Result<()> {
-    let path = root().join(PAGE);
-    let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let scale = if is_full { "the paper's scale" } else { "the small scale" };
     let text = format!(
         "{}, at {scale}, by the program of commit {commit}, on {}.\n\n{}",
@@ -223,21 +219,5 @@ fn write_docs(results: &Results, commit: &str, is_full: bool) -> Result<()> {
         machine()?.trim(),
         results.table.to_markdown()
     );
-    let page = replace_section(&page, if is_full { "figures at full scale" } else { "figures" }, &text)?;
-    std::fs::write(&path, page).with_context(|| path.display().to_string())?;
-    println!("{PAGE} is up to date");
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_page_has_its_sections() {
-        let page = std::fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
-        for name in ["figures", "figures at full scale"] {
-            replace_section(&page, name, "").expect("the section is marked");
-        }
-    }
+    if is_full { measurements::FIGURES_AT_FULL_SCALE } else { measurements::FIGURES }.write(&text)
 }

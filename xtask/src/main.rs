@@ -16,6 +16,7 @@ mod java;
 mod layers;
 mod libs;
 mod measure;
+mod measurements;
 mod mutants;
 mod nanopu;
 mod packages;
@@ -57,8 +58,10 @@ enum Task {
     Soak(soak::Args),
     /// Run the Java modules' concurrency tests (jcstress) for longer than `test` does.
     Stress(stress::Args),
-    /// Measure the tables of docs/performance.md.
+    /// Measure the tables of docs/measurements.
     Bench(bench::Args),
+    /// Draw the charts of docs/measurements again, from the tables that are there.
+    Charts,
     /// Do real faults to real processes of the store, and measure how long each is felt.
     Faults(faults::Args),
     /// Play every figure of the IRN paper on the simulator: claim, paper, here, inside the band?
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Task::Soak(args) => soak::run(&args),
         Task::Stress(args) => stress::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Charts => measurements::draw_charts(),
         Task::Faults(args) => faults::run(&args),
         Task::Figures(args) => figures::run(&args),
         Task::Nanopu(args) => nanopu::run(&args),

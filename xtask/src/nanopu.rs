@@ -1,4 +1,4 @@
-//! `cargo xtask nanopu`: the nanoPU paper's experiments on the simulator, and the table of docs/nanopu-experiments.md.
+//! `cargo xtask nanopu`: the nanoPU paper's experiments on the simulator, and the table of docs/measurements/nanopu.md.
 //!
 //! Recordings of the prototype, which are not part of the repository, are played if HIGHWIRE_NANOPU_TRACES
 //! names their folder.
@@ -9,15 +9,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::bench::replace_section;
 use crate::figures::commit;
 use crate::measure::Program;
+use crate::measurements;
 use crate::shell::{root, target_dir};
 use crate::table::Table;
-
-/// The page that `--write-docs` keeps up to date.
-const PAGE: &str = "docs/nanopu-experiments.md";
-const SECTION: &str = "experiments";
 
 /// Options of `cargo xtask nanopu`.
 #[derive(Debug, clap::Args)]
@@ -25,7 +21,7 @@ const SECTION: &str = "experiments";
   cargo xtask nanopu                          every experiment at the paper's scale: a quarter of an hour
   cargo xtask nanopu --only incast            one again; the others stay what they were
   cargo xtask nanopu --quick                  a minute or two
-  cargo xtask nanopu --write-docs             and put the table into docs/nanopu-experiments.md
+  cargo xtask nanopu --write-docs             and put the table into docs/measurements/nanopu.md
   cargo xtask nanopu --table --write-docs     put there what earlier runs have found
   cargo xtask nanopu --quick --write-docs     a table of a part of the points and requests, which says so")]
 pub(crate) struct Args {
@@ -38,7 +34,7 @@ pub(crate) struct Args {
     /// Run nothing, show what has been found.
     #[arg(long)]
     table: bool,
-    /// Rewrite the table of docs/nanopu-experiments.md.
+    /// Rewrite the table of docs/measurements/nanopu.md.
     #[arg(long)]
     write_docs: bool,
 }
@@ -62,12 +58,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let summary = format!("{summary}, at {scale}");
     println!("{summary}; report: {}", folder.join("report.html").display());
     if args.write_docs {
-        let path = root().join(PAGE);
-        let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let text = format!("{summary}; by the program of commit {}.\n\n{}", commit()?, table.to_markdown());
-        std::fs::write(&path, replace_section(&page, SECTION, &text)?)
-            .with_context(|| path.display().to_string())?;
-        println!("{PAGE} is up to date");
+        measurements::NANOPU_EXPERIMENTS.write(&text)?;
     }
     Ok(if is_inside { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -91,15 +83,4 @@ fn results(path: &Path) -> Result<(Table, String)> {
     }
     let minutes = seconds / 60.0;
     Ok((table, format!("{inside} of {judged} figures inside their bands; simulated in {minutes:.0} minutes")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_page_has_its_section() {
-        let page = std::fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
-        replace_section(&page, SECTION, "").expect("the section is marked");
-    }
 }

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-use crate::bench::replace_section;
+use crate::measurements;
 use crate::packages;
 use crate::shell::{Line, Log, root, target_dir};
 use crate::table::Table;
@@ -19,9 +19,6 @@ use crate::table::Table;
 const PACKAGE: &str = "pythondata-cpu-rocket==0.0.post7146";
 const CONFIGURATION: &str = "freechips.rocketchip.system.LitexFullConfig";
 const BENCH: &str = "crates/nanopu/tests/rocket/bench.cpp";
-
-/// The page that `--write-docs` keeps up to date.
-const PAGE: &str = "docs/nanopu.md";
 
 /// What the build and the programs need, by Debian's names.
 const PACKAGES: &[&str] = &["verilator", "g++", "make", "python3-pip", "gcc-riscv64-unknown-elf"];
@@ -32,10 +29,10 @@ const PACKAGES: &[&str] = &["verilator", "g++", "make", "python3-pip", "gcc-risc
   cargo xtask rocket                          the benchmarks and 20 random programs; the first time, ten minutes for the RTL
   cargo xtask rocket compare PROGRAM.elf      any program for 0x80000000 that ends with a store to 0x10001000
   cargo xtask rocket fuzz --first 100 --count 1000
-  cargo xtask rocket --write-docs             the benchmarks, and their tables in docs/nanopu.md
-  cargo xtask rocket --write-docs fuzz        random programs, and what docs/nanopu.md says of them")]
+  cargo xtask rocket --write-docs             the benchmarks, and their tables in docs/measurements/nanopu-hardware.md
+  cargo xtask rocket --write-docs fuzz        random programs, and what docs/measurements/nanopu-hardware.md says of them")]
 pub(crate) struct Args {
-    /// Put what the benchmarks, or the random programs, showed into docs/nanopu.md.
+    /// Put what the benchmarks, or the random programs, showed into docs/measurements/nanopu-hardware.md.
     #[arg(long)]
     write_docs: bool,
     #[command(subcommand)]
@@ -190,24 +187,16 @@ fn shown(line: &Line) -> Result<Option<String>> {
 fn write_benchmarks(simulator: &Path, programs: &[PathBuf]) -> Result<bool> {
     let Some(text) = shown(&comparison(simulator, programs))? else { return Ok(false) };
     let (whole, sequences) = tables(&text)?;
-    write_section("rocket benchmarks", &whole.to_markdown())?;
-    write_section("rocket sequences", &sequences.to_markdown())?;
+    measurements::ROCKET_BENCHMARKS.write(&whole.to_markdown())?;
+    measurements::ROCKET_SEQUENCES.write(&sequences.to_markdown())?;
     Ok(true)
 }
 
 fn write_random(simulator: &Path, first: u64, count: u64) -> Result<bool> {
     let Some(text) = shown(&random(simulator, first, count))? else { return Ok(false) };
     let command = format!("$ cargo xtask rocket fuzz --first {first} --count {count}");
-    write_section("rocket random programs", &format!("```console\n{command}\n{text}```\n"))?;
+    measurements::ROCKET_RANDOM_PROGRAMS.write(&format!("```console\n{command}\n{text}```\n"))?;
     Ok(true)
-}
-
-fn write_section(name: &str, text: &str) -> Result<()> {
-    let path = root().join(PAGE);
-    let page = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    fs::write(&path, replace_section(&page, name, text)?).with_context(|| path.display().to_string())?;
-    println!("{PAGE}: the section \"{name}\" is up to date");
-    Ok(())
 }
 
 /// The tables of programs and of sequences, whose lines are indented, in the output of `compare`: name,
@@ -265,13 +254,5 @@ mod tests {
         assert_eq!(whole.rows(), rows);
         assert_eq!(sequences.rows(), [["`jumps`", "6", "30", "29", "−3.333 %", "1", "0"]]);
         assert!(tables("headings\nvvadd 9 10\n").is_err());
-    }
-
-    #[test]
-    fn the_page_has_every_section() {
-        let page = fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
-        for name in ["rocket benchmarks", "rocket sequences", "rocket random programs"] {
-            replace_section(&page, name, "").expect("the section is marked");
-        }
     }
 }

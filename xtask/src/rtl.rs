@@ -4,18 +4,15 @@ mod synthesis;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-use crate::bench::replace_section;
+use crate::measurements;
 use crate::packages;
-use crate::shell::{Line, Log, root};
+use crate::shell::{Line, Log};
 use crate::table::Table;
 
 /// The tools for the co-simulation.
 pub(crate) const PACKAGES: &[&str] = &["verilator", "g++", "make"];
-
-/// The page that `--write-docs` keeps up to date.
-const PAGE: &str = "docs/rtl.md";
 
 /// Options of `cargo xtask rtl`.
 #[derive(Debug, clap::Args)]
@@ -23,12 +20,12 @@ const PAGE: &str = "docs/rtl.md";
   cargo xtask rtl                         every block against the model, cycle by cycle
   cargo xtask rtl --cycles 1000000        for longer
   cargo xtask rtl --yosys                 gates, flip-flops, memory and logic depth of each block
-  cargo xtask rtl --yosys --write-docs    and put the tables into docs/rtl.md")]
+  cargo xtask rtl --yosys --write-docs    and put the tables into docs/measurements/nanopu-hardware.md")]
 pub(crate) struct Args {
     /// Synthesise the blocks instead of simulating them, and print what they cost.
     #[arg(long)]
     yosys: bool,
-    /// Put the table of what was done into docs/rtl.md.
+    /// Put the table of what was done into docs/measurements/nanopu-hardware.md.
     #[arg(long)]
     write_docs: bool,
     /// How long each random run is, in cycles.
@@ -43,21 +40,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if let Err(missing) = packages::ensure(needed, &log)? {
         bail!(missing.0);
     }
-    let (name, table) = if args.yosys {
-        ("synthesis", synthesis::table()?)
+    let (section, table) = if args.yosys {
+        (measurements::RTL_SYNTHESIS, synthesis::table()?)
     } else {
         match simulate(args.cycles, &log)? {
-            Some(table) => ("simulation", table),
+            Some(table) => (measurements::RTL_SIMULATION, table),
             None => return Ok(ExitCode::FAILURE),
         }
     };
     println!("{}", table.to_text());
     if args.write_docs {
-        let path = root().join(PAGE);
-        let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let page = replace_section(&page, name, &table.to_markdown())?;
-        std::fs::write(&path, page).with_context(|| path.display().to_string())?;
-        println!("{PAGE} is up to date");
+        section.write(&table.to_markdown())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -112,13 +105,5 @@ mod tests {
                     b: x, seed 1: 7 cycles, 2 output ports each, equal\na: seed 1: 30 cycles, 6 output ports each, equal\n";
         let table = summary(text);
         assert_eq!(table.rows(), [["`a`", "2", "50", "6", "0"], ["`b`", "1", "7", "2", "0"]]);
-    }
-
-    #[test]
-    fn the_page_has_both_sections() {
-        let page = std::fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
-        for name in ["simulation", "synthesis"] {
-            replace_section(&page, name, "").expect("the section is marked");
-        }
     }
 }

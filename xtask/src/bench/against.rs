@@ -2,12 +2,13 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use super::speed::{CASES, Case};
-use super::{Args, PAGE, machine, replace_section};
+use super::{Args, machine};
 use crate::measure::{Program, Quantity, Spread};
-use crate::shell::{Line, root, target_dir};
+use crate::measurements;
+use crate::shell::{Line, target_dir};
 use crate::table::Table;
 
 /// Measures, prints, and writes the section if it is asked to.
@@ -28,11 +29,7 @@ pub(super) fn run(today: &Program, earlier: &str, args: &Args) -> Result<ExitCod
     );
     println!("{}", table.to_text());
     if args.write_docs {
-        let path = root().join(PAGE);
-        let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        std::fs::write(&path, replace_section(&page, "against", &text)?)
-            .with_context(|| path.display().to_string())?;
-        println!("{PAGE} is up to date");
+        measurements::AGAINST.write(&text)?;
     }
     Ok(ExitCode::SUCCESS)
 }

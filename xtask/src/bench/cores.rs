@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use super::wake::markdown;
-use super::{Args, PAGE, machine, replace_section};
+use super::{Args, machine};
 use crate::measure::Program;
-use crate::shell::{root, target_dir};
+use crate::measurements;
+use crate::shell::target_dir;
 
 /// Measures, prints, and with `--write-docs` writes the section.
 pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
@@ -27,11 +28,7 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     );
     println!("{text}");
     if args.write_docs {
-        let path = root().join(PAGE);
-        let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        std::fs::write(&path, replace_section(&page, "cores", &text)?)
-            .with_context(|| path.display().to_string())?;
-        println!("{PAGE} is up to date");
+        measurements::CORES.write(&text)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-use super::{Args, PAGE, machine, replace_section};
+use super::{Args, machine};
 use crate::java;
 use crate::measure::Program;
+use crate::measurements;
 use crate::packages::{self, Missing};
 use crate::shell::{Line, Log, root, target_dir};
 
@@ -106,11 +107,7 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     let text = format!("On {}\n{trips}\n{}", machine()?, measure("highwire.benchmarks.gets.Gets")?);
     println!("{text}");
     if args.write_docs {
-        let path = root().join(PAGE);
-        let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        std::fs::write(&path, replace_section(&page, "java", &text)?)
-            .with_context(|| path.display().to_string())?;
-        println!("{PAGE} is up to date");
+        measurements::JAVA.write(&text)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{Args, PAGE, machine, replace_section};
+use super::{Args, machine};
 use crate::measure::Program;
-use crate::shell::{Line, root};
+use crate::measurements;
+use crate::shell::Line;
 use crate::table::Table;
 
 /// The aim of "fast": core cycles per second on one host core.
@@ -28,13 +29,9 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     let network = network(program)?;
     println!("{}\n{network}", table.to_text());
     if args.write_docs {
-        let path = root().join(PAGE);
-        let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let text =
             format!("Medians of {} runs, on {}\n{}\n{network}", args.runs, machine()?, table.to_markdown());
-        std::fs::write(&path, replace_section(&page, "nanopu", &text)?)
-            .with_context(|| path.display().to_string())?;
-        println!("{PAGE} is up to date");
+        measurements::NANOPU_SIMULATOR.write(&text)?;
     }
     Ok(ExitCode::SUCCESS)
 }

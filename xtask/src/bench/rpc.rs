@@ -7,11 +7,11 @@ mod peers;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-use super::{Args, PAGE, machine, replace_section};
+use super::{Args, machine};
 use crate::measure::Program;
-use crate::shell::root;
+use crate::measurements;
 
 /// The command; the section quotes it.
 const WORDS: &str = "bench rpc --ladder --budget --markdown";
@@ -36,12 +36,8 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     );
     println!("{others}");
     if args.write_docs {
-        let path = root().join(PAGE);
-        let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let page = replace_section(&page, "rpc", &own)?;
-        let page = replace_section(&page, "rpc beside others", &others)?;
-        std::fs::write(&path, page).with_context(|| path.display().to_string())?;
-        println!("{PAGE} is up to date");
+        measurements::RPC.write(&own)?;
+        measurements::RPC_BESIDE_OTHERS.write(&others)?;
     }
     Ok(ExitCode::SUCCESS)
 }

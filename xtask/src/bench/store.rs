@@ -9,8 +9,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{Args, PAGE, machine, replace_section};
+use super::{Args, machine};
 use crate::measure::Program;
+use crate::measurements;
 use crate::packages;
 use crate::shell::{Line, Log, root, target_dir};
 use server::{Kind, Server};
@@ -97,11 +98,7 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     );
     println!("{text}");
     if args.write_docs {
-        let path = root().join(PAGE);
-        let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        std::fs::write(&path, replace_section(&page, "store", &text)?)
-            .with_context(|| path.display().to_string())?;
-        println!("{PAGE} is up to date");
+        measurements::STORE.write(&text)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use super::{Args, PAGE, machine, replace_section};
+use super::{Args, machine};
 use crate::measure::Program;
+use crate::measurements;
 use crate::shell::{Line, Log, root, target_dir};
 
 /// Events at these paces, in microseconds from an answer to the next event.
@@ -45,11 +46,7 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     );
     println!("{text}");
     if args.write_docs {
-        let path = root().join(PAGE);
-        let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        std::fs::write(&path, replace_section(&page, "wake", &text)?)
-            .with_context(|| path.display().to_string())?;
-        println!("{PAGE} is up to date");
+        measurements::WAKE.write(&text)?;
     }
     Ok(ExitCode::SUCCESS)
 }

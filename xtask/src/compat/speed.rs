@@ -6,9 +6,10 @@
 
 use anyhow::{Context, Result};
 
-use crate::bench::{machine, replace_section};
+use crate::bench::machine;
 use crate::measure::Spread;
-use crate::shell::{Line, root};
+use crate::measurements;
+use crate::shell::Line;
 use crate::table::Table;
 
 use super::Workshop;
@@ -21,8 +22,6 @@ use super::read::{
     rstream_latency, ucx_bandwidth, ucx_latency,
 };
 
-/// The page that keeps the tables.
-const PAGE: &str = "docs/performance.md";
 const LATENCY_HEADINGS: [&str; 5] =
     ["8 bytes, half a round trip", "over", "median", "lowest to highest", "times the floor"];
 const BANDWIDTH_HEADINGS: [&str; 5] =
@@ -69,17 +68,13 @@ pub(super) fn run(workshop: &Workshop, rounds: u32, write_docs: bool) -> Result<
     let bandwidth = table(Kind::Bandwidth, &rows, &floors[1]);
     println!("\n{}\n{}", latency.to_text(), bandwidth.to_text());
     if write_docs {
-        let path = root().join(PAGE);
-        let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let text = format!(
             "Medians of {rounds} rounds, on {}.\n\n{}\n{}",
             machine()?.trim(),
             latency.to_markdown(),
             bandwidth.to_markdown()
         );
-        let page = replace_section(&page, "programs", &text)?;
-        std::fs::write(&path, page).with_context(|| path.display().to_string())?;
-        println!("{PAGE} is up to date");
+        measurements::PROGRAMS.write(&text)?;
     }
     Ok(())
 }
@@ -187,15 +182,4 @@ fn rows() -> Vec<Row> {
         rows.push(rstream(" -T s", Link::Auto, tcp));
     }
     rows
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_page_has_the_section() {
-        let page = std::fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
-        replace_section(&page, "programs", "").expect("the section is marked");
-    }
 }
