@@ -4,8 +4,8 @@ use anyhow::{Context, Result};
 
 use super::chart::{Chart, Group};
 use super::{
-    CORES, FAULTS, GOODPUT_OVER_LOSS, JAVA, NANOPU_SIMULATOR, PROGRAMS, RPC, RPC_BESIDE_OTHERS, SIMULATOR,
-    SPEED, STORE, Section, WAKE,
+    CORES, FAULTS, FIGURES, FIGURES_AT_FULL_SCALE, GOODPUT_OVER_LOSS, JAVA, NANOPU_SIMULATOR, PROGRAMS, RPC,
+    RPC_BESIDE_OTHERS, SIMULATOR, SPEED, STORE, Section, WAKE,
 };
 use crate::shell::root;
 
@@ -21,9 +21,15 @@ struct Plan {
     table: &'static str,
     /// The label of a row, if the chart shows it.
     label: fn(&Row<'_>) -> Option<String>,
-    /// What each bar is, and the heading of its column.
-    columns: &'static [(&'static str, &'static str)],
+    bars: Bars,
     is_logarithmic: bool,
+}
+
+enum Bars {
+    /// What each bar is, and the heading of its column.
+    Columns(&'static [(&'static str, &'static str)]),
+    /// How many rows with the same label have each of these words in the column of this heading.
+    Count { heading: &'static str, words: &'static [(&'static str, &'static str)] },
 }
 
 /// A row under its headings.
@@ -48,7 +54,7 @@ fn first(row: &Row<'_>) -> Option<String> {
     Some(row.cells[0].to_string())
 }
 
-const PLANS: [Plan; 14] = [
+const PLANS: [Plan; 16] = [
     Plan {
         file: "speed",
         title: "A message of 32 bytes beside the floor",
@@ -58,7 +64,7 @@ const PLANS: [Plan; 14] = [
             (row.cell("floor").ends_with('s') && !row.cell("floor").ends_with("/s"))
                 .then(|| row.cells[0].into())
         },
-        columns: &[("Highwire", "here"), ("the floor", "floor")],
+        bars: Bars::Columns(&[("Highwire", "here"), ("the floor", "floor")]),
         is_logarithmic: true,
     },
     Plan {
@@ -73,7 +79,7 @@ const PLANS: [Plan; 14] = [
             let program = program.split(" -F").next()?.split(": datagrams").next()?;
             Some(format!("{program}, {}", row.cell("over").trim_start_matches("Highwire, ")))
         },
-        columns: &[("median", "median")],
+        bars: Bars::Columns(&[("median", "median")]),
         is_logarithmic: false,
     },
     Plan {
@@ -82,7 +88,7 @@ const PLANS: [Plan; 14] = [
         section: GOODPUT_OVER_LOSS,
         table: "loss",
         label: |row| Some(format!("{} lost", row.cells[0])),
-        columns: &[("IRN", "IRN"), ("go-back-N", "go-back-N")],
+        bars: Bars::Columns(&[("IRN", "IRN"), ("go-back-N", "go-back-N")]),
         is_logarithmic: false,
     },
     Plan {
@@ -91,7 +97,7 @@ const PLANS: [Plan; 14] = [
         section: RPC,
         table: "RPCs per second",
         label: |row| Some(format!("{}, batches of {}", row.cell("link"), row.cell("batch"))),
-        columns: &[("M/s", "M/s")],
+        bars: Bars::Columns(&[("M/s", "M/s")]),
         is_logarithmic: false,
     },
     Plan {
@@ -103,7 +109,7 @@ const PLANS: [Plan; 14] = [
             let system = row.cells[0].split(" (").next()?;
             Some(format!("{system}, {}", row.cell("carried by")))
         },
-        columns: &[("p50", "p50")],
+        bars: Bars::Columns(&[("p50", "p50")]),
         is_logarithmic: true,
     },
     Plan {
@@ -112,7 +118,7 @@ const PLANS: [Plan; 14] = [
         section: STORE,
         table: "tatp",
         label: |row| Some(row.first_and("copies")),
-        columns: &[("committed", "per CPU-second")],
+        bars: Bars::Columns(&[("committed", "per CPU-second")]),
         is_logarithmic: false,
     },
     Plan {
@@ -121,7 +127,7 @@ const PLANS: [Plan; 14] = [
         section: STORE,
         table: "smallbank",
         label: |row| Some(row.first_and("copies")),
-        columns: &[("committed", "per CPU-second")],
+        bars: Bars::Columns(&[("committed", "per CPU-second")]),
         is_logarithmic: false,
     },
     Plan {
@@ -130,7 +136,7 @@ const PLANS: [Plan; 14] = [
         section: FAULTS,
         table: "milliseconds from the fault until",
         label: first,
-        columns: &[("pause", "pause")],
+        bars: Bars::Columns(&[("pause", "pause")]),
         is_logarithmic: false,
     },
     Plan {
@@ -139,7 +145,7 @@ const PLANS: [Plan; 14] = [
         section: JAVA,
         table: "p50 / p99 / p99.9 in µs",
         label: |row| (row.cell("waits") == "polling").then(|| row.first_and("over")),
-        columns: &[("p50", "4 B")],
+        bars: Bars::Columns(&[("p50", "4 B")]),
         is_logarithmic: true,
     },
     Plan {
@@ -148,7 +154,7 @@ const PLANS: [Plan; 14] = [
         section: WAKE,
         table: "threads",
         label: waiting,
-        columns: &[("p50", "p50 µs")],
+        bars: Bars::Columns(&[("p50", "p50 µs")]),
         is_logarithmic: false,
     },
     Plan {
@@ -157,7 +163,7 @@ const PLANS: [Plan; 14] = [
         section: WAKE,
         table: "threads",
         label: waiting,
-        columns: &[("CPU seconds", "CPU s per 10⁶")],
+        bars: Bars::Columns(&[("CPU seconds", "CPU s per 10⁶")]),
         is_logarithmic: false,
     },
     Plan {
@@ -173,7 +179,7 @@ const PLANS: [Plan; 14] = [
             (row.cell("threads") == "4096" && row.cell("hogs") == "0")
                 .then(|| format!("{} cores, {}{seat}", row.cells[0], row.cell("strategy")))
         },
-        columns: &[("p50", "p50 µs")],
+        bars: Bars::Columns(&[("p50", "p50 µs")]),
         is_logarithmic: true,
     },
     Plan {
@@ -182,7 +188,25 @@ const PLANS: [Plan; 14] = [
         section: NANOPU_SIMULATOR,
         table: "program",
         label: first,
-        columns: &[("as run", "M core cycles/s"), ("no cycle repeated", "all worked out, M/s")],
+        bars: Bars::Columns(&[("as run", "M core cycles/s"), ("no cycle repeated", "all worked out, M/s")]),
+        is_logarithmic: false,
+    },
+    Plan {
+        file: "irn",
+        title: "Figures inside and outside the paper's band, small scale",
+        section: FIGURES,
+        table: "figure · claim",
+        label: figure,
+        bars: Bars::Count { heading: "inside the band?", words: &[("inside", "yes"), ("outside", "no")] },
+        is_logarithmic: false,
+    },
+    Plan {
+        file: "irn-full",
+        title: "Figures inside and outside the paper's band, the paper's scale",
+        section: FIGURES_AT_FULL_SCALE,
+        table: "figure · claim",
+        label: figure,
+        bars: Bars::Count { heading: "inside the band?", words: &[("inside", "yes"), ("outside", "no")] },
         is_logarithmic: false,
     },
     Plan {
@@ -191,10 +215,15 @@ const PLANS: [Plan; 14] = [
         section: SIMULATOR,
         table: "case",
         label: first,
-        columns: &[("Mhops", "Mhops per CPU second")],
+        bars: Bars::Columns(&[("Mhops", "Mhops per CPU second")]),
         is_logarithmic: false,
     },
 ];
+
+/// The figure that a claim is from; none for a plan that has not been run.
+fn figure(row: &Row<'_>) -> Option<String> {
+    row.cells[0].split_once(" · ").map(|(figure, _)| figure.to_string())
+}
 
 /// Events for a thread drawn at random; the core is idle and there are two.
 fn waiting(row: &Row<'_>) -> Option<String> {
@@ -234,15 +263,17 @@ impl Plan {
         let mut lines = text.lines().skip_while(|line| cells(line).first() != Some(&self.table));
         let headings = cells(lines.next()?);
         let rows = lines.skip(1).take_while(|line| line.starts_with('|'));
-        let mut groups = Vec::new();
+        let mut groups: Vec<Group> = Vec::new();
         for cells in rows.map(cells) {
             let row = Row { headings: &headings, cells };
             let Some(label) = (self.label)(&row) else { continue };
-            let bars = self.columns.iter().filter_map(|(_, heading)| quantity(row.cell(heading)));
-            let label = label.replace("**", "").replace('`', "");
-            groups.push(Group { label, bars: bars.collect() });
+            self.bars.add(&mut groups, label.replace("**", "").replace('`', ""), &row);
         }
-        let series: Vec<&'static str> = self.columns.iter().map(|(name, _)| *name).collect();
+        let names = match self.bars {
+            Bars::Columns(columns) => columns,
+            Bars::Count { words, .. } => words,
+        };
+        let series: Vec<&'static str> = names.iter().map(|(name, _)| *name).collect();
         let is_empty = groups.iter().all(|group| group.bars.is_empty());
         let series = if series.len() > 1 { series } else { Vec::new() };
         (!is_empty).then(|| Chart {
@@ -251,6 +282,30 @@ impl Plan {
             series,
             groups,
         })
+    }
+}
+
+impl Bars {
+    /// Adds what a row has to show.
+    fn add(&self, groups: &mut Vec<Group>, label: String, row: &Row<'_>) {
+        match self {
+            Self::Columns(columns) => {
+                let bars = columns.iter().filter_map(|(_, heading)| quantity(row.cell(heading)));
+                groups.push(Group { label, bars: bars.collect() });
+            }
+            Self::Count { heading, words } => {
+                if groups.iter().all(|group| group.label != label) {
+                    let none = words.iter().map(|_| (0.0, "0".to_string()));
+                    groups.push(Group { label: label.clone(), bars: none.collect() });
+                }
+                let group = groups.iter_mut().find(|group| group.label == label).expect("it was added");
+                let place = words.iter().position(|(_, word)| *word == row.cell(heading));
+                if let Some(bar) = place.map(|place| &mut group.bars[place]) {
+                    bar.0 += 1.0;
+                    bar.1 = format!("{}", bar.0);
+                }
+            }
+        }
     }
 }
 
@@ -300,6 +355,20 @@ mod tests {
             let page = plan.section.read().expect("the page is in the repository");
             assert!(page.contains(&format!("](charts/{}.svg)", plan.file)), "no page shows {}", plan.file);
         }
+    }
+
+    #[test]
+    fn rows_of_one_figure_are_counted_by_their_verdict() {
+        let plan = PLANS.iter().find(|plan| plan.file == "irn").expect("there is one");
+        let rows = "| 1 · a | yes |\n| 1 · b | no |\n| 1 · c | yes |\n| fig03 | – |\n| 2 · a | no |\n";
+        let text = format!("| figure · claim | inside the band? |\n|---|---:|\n{rows}\n");
+        let chart = plan.chart(&text).expect("there are rows");
+        let counts: Vec<_> = chart
+            .groups
+            .iter()
+            .map(|group| (group.label.as_str(), group.bars[0].0, group.bars[1].0))
+            .collect();
+        assert_eq!(counts, [("1", 2.0, 1.0), ("2", 0.0, 1.0)]);
     }
 
     #[test]
