@@ -21,19 +21,6 @@ use crate::test::Tally;
 const REASONS: &str = "docs/decisions/dependencies.md";
 /// Pages that commands write have tables as long as there are measurements.
 const MEASUREMENTS: &str = "docs/measurements/";
-/// Pages whose length and words are not yet as the check wants them. Their problems are notes; a page without
-/// problems has to leave this list.
-const PENDING: &[&str] = &[
-    "docs/irn.md",
-    "docs/java.md",
-    "docs/nanopu.md",
-    "docs/nanopu-experiments.md",
-    "docs/performance.md",
-    "docs/rpc.md",
-    "docs/store.md",
-    "docs/txn.md",
-    "java/README.md",
-];
 
 /// Checks all of it.
 pub(crate) fn step(log: &Log) -> Result<Tally> {
@@ -68,14 +55,7 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
             links += links::of(&text).len();
             problems.extend(links::problems(&path, &text));
             problems.extend(wrong_functions(&path, &text));
-            let style = wrong_style(&name, &text, &replaced);
-            if !PENDING.contains(&name.as_str()) {
-                problems.extend(style);
-            } else if style.is_empty() {
-                problems.push("is as it should be: it may leave the list of pending pages".into());
-            } else {
-                log.note(&format!("pending: {name}: {} problems, as {}", style.len(), style[0]))?;
-            }
+            problems.extend(wrong_style(&name, &text, &replaced));
             if !name.starts_with(MEASUREMENTS) {
                 long_sentences += prose::long_sentences(&text);
             }
