@@ -217,7 +217,7 @@ fn write_docs(results: &Results, commit: &str, is_full: bool) -> Result<()> {
         "{}, at {scale}, by the program of commit {commit}, on {}.\n\n{}",
         results.summary(),
         machine()?.trim(),
-        results.table.to_markdown()
+        results.table.to_folded_markdown("Every figure")
     );
     if is_full { measurements::FIGURES_AT_FULL_SCALE } else { measurements::FIGURES }.write(&text)
 }

@@ -58,7 +58,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let summary = format!("{summary}, at {scale}");
     println!("{summary}; report: {}", folder.join("report.html").display());
     if args.write_docs {
-        let text = format!("{summary}; by the program of commit {}.\n\n{}", commit()?, table.to_markdown());
+        let text = format!(
+            "{summary}; by the program of commit {}.\n\n{}",
+            commit()?,
+            table.to_folded_markdown("Claim, published, here")
+        );
         measurements::NANOPU_EXPERIMENTS.write(&text)?;
     }
     Ok(if is_inside { ExitCode::SUCCESS } else { ExitCode::FAILURE })
