@@ -1,13 +1,14 @@
 //! Checks of the documentation against the repository: each dependency has its row of reason, CONTRIBUTING.md
 //! names exactly the crates that hold unsafe code, pages link to existing files and headings, tables name
 //! functions that those files have, and no file has the marks of an unfinished merge. Pages are short, use the
-//! glossary's words, and every promise of `docs/testing.md` has its test.
+//! glossary's words, every promise of `docs/testing.md` has its test, and the README's figures are measured ones.
 
 mod glossary;
 mod links;
 #[cfg(test)]
 mod picture;
 mod promises;
+mod proof;
 mod prose;
 
 use std::collections::BTreeSet;
@@ -40,8 +41,9 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
     }
     let (replaced, wrong) = glossary::read(&read(glossary::PAGE)?, root());
     let (promises, unkept) = promises::check(&read(promises::PAGE)?, &root().join("docs"));
-    tally.add(Tally::counts(promises, wrong.len() + unkept.len()));
-    wrong.iter().chain(&unkept).try_for_each(|problem| log.note(problem))?;
+    let old = proof::problems(&read("README.md")?, &read(proof::PAGE)?);
+    tally.add(Tally::counts(promises, wrong.len() + unkept.len() + old.len()));
+    wrong.iter().chain(&unkept).chain(&old).try_for_each(|problem| log.note(problem))?;
     let (mut links, mut files, mut long_sentences) = (0, 0, 0);
     for name in tracked()? {
         let path = root().join(&name);
