@@ -175,8 +175,9 @@ fn bounce(args: &Args, loss: f64, time: Duration) -> Result<Run> {
     let Measured::Echo(echo) = perf::both_ends(&plan, &local)?.measured else {
         bail!("a ping-pong measures messages that come back");
     };
-    let trace = Trace::read(&captures[0], &captures[1])?;
+    let mut trace = Trace::read(&captures[0], &captures[1])?;
     let trips = trace.round_trips(PACKETS_PER_MESSAGE);
+    trace.end_at(trips.iter().map(|trip| trip.ended_ns).max().unwrap_or(0));
     Ok(Run {
         loss,
         messages: echo.messages,

@@ -22,6 +22,8 @@ fn help_shows_examples() {
         &["perf", "atomic"],
         &["pcap"],
         &["pingpong"],
+        &["demo"],
+        &["completions"],
         &["devices"],
         &["run"],
         &["env"],

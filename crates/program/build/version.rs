@@ -6,25 +6,27 @@ use std::process::Command;
 /// What is compiled into the programs: a change of anything else leaves them the same.
 const SOURCES: [&str; 3] = ["crates", "Cargo.toml", "Cargo.lock"];
 
-/// `0.1.0 (1a2b3c4d5e6f)`; with `-dirty` if the sources differ from the commit. Builds for development say
-/// `-debug` instead: their sources change all the time, and a look at each would build the programs anew.
+/// `0.1.0 (1a2b3c4d5e6f)`; with `-dirty` if the sources differ from the commit. A build for development is only
+/// called that: to follow its sources, each commit would have to build the programs anew.
 pub(crate) fn of(root: &Path, package: &str, is_release: bool) -> String {
+    if !is_release {
+        return format!("{package} (debug build)");
+    }
     let Some(commit) = git(root, &["rev-parse", "--short=12", "HEAD"]) else { return package.into() };
-    let mark = match is_release {
-        false => "-debug",
-        true if is_dirty(root) => "-dirty",
-        true => "",
-    };
+    let mark = if is_dirty(root) { "-dirty" } else { "" };
     format!("{package} ({commit}{mark})")
 }
 
 /// The files whose change makes another version.
 pub(crate) fn watched(root: &Path, is_release: bool) -> Vec<PathBuf> {
+    if !is_release {
+        return Vec::new();
+    }
     // Each commit and each checkout writes a line into the log.
     let of_git =
         ["HEAD", "logs/HEAD"].iter().filter_map(|name| git(root, &["rev-parse", "--git-path", name]));
     let mut paths: Vec<PathBuf> = of_git.map(|path| root.join(path)).filter(|path| path.exists()).collect();
-    if is_release && !paths.is_empty() {
+    if !paths.is_empty() {
         paths.extend(SOURCES.iter().map(|name| root.join(name)));
     }
     paths

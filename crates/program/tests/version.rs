@@ -68,7 +68,8 @@ fn a_commit_is_named_and_a_change_too() {
     let tree = Tree::committed("checkout");
     let commit = tree.git("rev-parse --short=12 HEAD");
     assert_eq!(tree.version(), format!("1.2.3 ({commit})"));
-    assert_eq!(version::of(&tree.0, "1.2.3", false), format!("1.2.3 ({commit}-debug)"));
+    assert_eq!(version::of(&tree.0, "1.2.3", false), "1.2.3 (debug build)");
+    assert_eq!(version::watched(&tree.0, false), Vec::<PathBuf>::new(), "a commit builds nothing anew");
     // What is not built changes nothing.
     fs::write(tree.0.join("README.md"), "words").expect("a file");
     assert_eq!(tree.version(), format!("1.2.3 ({commit})"));

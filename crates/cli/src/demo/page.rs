@@ -9,7 +9,7 @@ use super::{Demo, MESSAGE_BYTES, Run, share, shown};
 
 const STYLE: &str = include_str!("page.css");
 /// The picture's units; it scales with the page.
-const WIDTH: f64 = 640.0;
+const WIDTH: f64 = 480.0;
 
 pub(super) fn html(demo: &Demo) -> String {
     let Demo { clean, lossy, .. } = demo;
@@ -33,7 +33,7 @@ pub(super) fn html(demo: &Demo) -> String {
     for (value, what) in cards {
         let _ = writeln!(page, "<div class=\"card\"><b>{value}</b><span>{what}</span></div>");
     }
-    page += "</div>\n<h2>What a loss costs</h2>\n<p>Each point is a message's way there and back. Most do not meet a loss; those that do wait for the missing packet alone.</p>\n";
+    page += "</div>\n<h2>What a loss costs</h2>\n<p>Each point is a message's way there and back. Most do not meet a loss; those that do wait for the missing packet alone. On a busy machine, messages also wait for a processor.</p>\n";
     let _ = writeln!(page, "<figure>{}{}</figure>", points(clean, lossy), key(clean, lossy));
     page += "<h2>One loss, packet by packet</h2>\n";
     if lossy.story.is_empty() {
@@ -73,7 +73,7 @@ fn key(clean: &Run, lossy: &Run) -> String {
 
 /// Round trips by message, on a logarithmic scale: losses take hundreds of times as long as the rest.
 fn points(clean: &Run, lossy: &Run) -> String {
-    const HEIGHT: f64 = 260.0;
+    const HEIGHT: f64 = 230.0;
     const LEFT: f64 = 58.0;
     const BOTTOM: f64 = 24.0;
     let all = || clean.round_trips.iter().chain(&lossy.round_trips).map(|&ns| ns.max(1) as f64);
@@ -125,7 +125,7 @@ fn decade_name(decade: i32) -> String {
 fn ladder(story: &[Packet]) -> String {
     const STEP: f64 = 24.0;
     const TOP: f64 = 34.0;
-    let (left, right) = (110.0, WIDTH - 110.0);
+    let (left, right) = (76.0, WIDTH - 76.0);
     let height = TOP + STEP * story.len() as f64 + 16.0;
     let mut svg = format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Packets between the two ends\">\

@@ -107,6 +107,11 @@ impl Trace {
         Ok(records)
     }
 
+    /// Forgets what was sent later: when the ends part, the last packets are not waited for.
+    pub(super) fn end_at(&mut self, end_ns: u64) {
+        self.packets.retain(|packet| packet.sent_ns <= end_ns);
+    }
+
     /// Copies of data that were sent after the first.
     pub(super) fn sent_again(&self) -> usize {
         self.packets.iter().filter(|packet| packet.is_data() && packet.is_again()).count()
@@ -144,7 +149,7 @@ impl Trace {
         begun.into_iter().filter_map(complete).collect()
     }
 
-    /// The packets of one round trip that met a loss: the shortest such story.
+    /// The packets of one round trip that met a loss, of data if there is one: the shortest such story.
     pub(super) fn story(&self, round_trips: &[RoundTrip]) -> Vec<Packet> {
         let within = |trip: &RoundTrip| {
             let packets = self.packets.iter();
@@ -153,9 +158,12 @@ impl Trace {
                 .cloned()
                 .collect()
         };
+        let is_lost = |packet: &Packet| packet.arrived_ns.is_none();
         let stories = round_trips.iter().map(within);
-        let has_loss = |story: &Vec<Packet>| story.iter().any(|packet| packet.arrived_ns.is_none());
-        stories.filter(has_loss).min_by_key(Vec::len).unwrap_or_default()
+        let with_loss = stories.filter(|story: &Vec<Packet>| story.iter().any(is_lost));
+        let has_no_lost_data =
+            |story: &Vec<Packet>| !story.iter().any(|packet| packet.is_data() && is_lost(packet));
+        with_loss.min_by_key(|story| (has_no_lost_data(story), story.len())).unwrap_or_default()
     }
 }
 
@@ -249,5 +257,24 @@ mod tests {
         assert_eq!(trace.lost(), 1);
         assert_eq!(trace.story(&trips).len(), 5, "the second message's");
         assert!(trace.story(&trips[..1]).is_empty(), "the first met no loss");
+    }
+
+    /// The loss of an acknowledgement is a shorter story, and teaches less.
+    #[test]
+    fn a_story_is_of_lost_data_where_there_is_one() {
+        let acknowledgement = Packet { payload_bytes: 0, ..packet(1, None, false, 7) };
+        let packets = vec![
+            packet(0, Some(1), true, 0),
+            acknowledgement,
+            packet(2, Some(3), false, 7),
+            packet(10, Some(11), true, 1),
+            packet(12, None, false, 8),
+            packet(13, None, false, 8),
+            packet(14, Some(15), false, 8),
+        ];
+        let trace = Trace { packets, ..Trace::default() };
+        let trips = trace.round_trips(1);
+        assert_eq!((trips.len(), trace.story(&trips).len()), (2, 4));
+        assert_eq!(trace.story(&trips[..1]).len(), 3, "without another, the acknowledgement's");
     }
 }
