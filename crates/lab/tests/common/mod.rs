@@ -20,19 +20,22 @@ pub(crate) fn highwire<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Co
     command
 }
 
-/// Builds the product beside the laboratory, once: cargo builds another package's program for no test.
+/// The product beside the laboratory; built if it is not there, for cargo builds another package's program for no test.
 fn product() -> &'static Path {
     static PRODUCT: OnceLock<PathBuf> = OnceLock::new();
     PRODUCT.get_or_init(|| {
         let folder =
             Path::new(env!("CARGO_BIN_EXE_highwire-lab")).parent().expect("a program lies in a folder");
-        let target = folder.parent().expect("a profile's folder lies in the build folder");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "highwire-cli", "--target-dir"]).arg(target);
-        if folder.ends_with("release") {
-            cargo.arg("--release");
+        let product = folder.join("highwire");
+        if !product.is_file() {
+            let target = folder.parent().expect("a profile's folder lies in the build folder");
+            let mut cargo = Command::new(env!("CARGO"));
+            cargo.args(["build", "--quiet", "--package", "highwire-cli", "--target-dir"]).arg(target);
+            if folder.ends_with("release") {
+                cargo.arg("--release");
+            }
+            assert!(cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs").success());
         }
-        assert!(cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs").success());
-        folder.join("highwire")
+        product
     })
 }
