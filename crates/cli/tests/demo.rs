@@ -32,7 +32,9 @@ fn it_shows_a_page_that_needs_nothing_else() {
     assert!(document["lossy"]["lost_packets"].as_u64() > Some(0), "{document}");
     let page = fs::read_to_string(document["page"].as_str().expect("a path")).expect("the page");
     fs::remove_dir_all(&out).expect("it is ours");
-    assert!(page.contains("every byte arrived") && page.contains("<svg") && page.ends_with("</html>"));
+    assert!(
+        page.contains("every byte arrived") && page.contains("<svg") && page.trim_end().ends_with("</html>")
+    );
     for foreign in ["http:", "https:", "<script", "<link", "src=", "@import", "url("] {
         assert!(!page.contains(foreign), "the page wants {foreign} from elsewhere");
     }

@@ -22,6 +22,8 @@ include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
 /// Versions that stay in a cache: shells may still have the libraries of an earlier one in their settings.
 const VERSIONS_MAX: usize = 8;
+/// A file that others removed while it was written is written again so often at most.
+const TRIES_MAX: u32 = 8;
 /// Files that are being written begin so.
 const UNFINISHED: &str = ".new-";
 
@@ -134,21 +136,31 @@ fn is_whole(folder: &OwnedFd, name: &str, bytes: &[u8]) -> bool {
 /// Writes a file under a name of this process's, and renames it into its place: programs that have an earlier one mapped
 /// keep that.
 fn put(folder: &OwnedFd, name: &str, bytes: &[u8]) -> Result<()> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    // Whoever holds the folder's lock is the only one that writes: what else is unfinished was given up.
-    let is_alone = fs::flock(folder, FlockOperation::NonBlockingLockExclusive).is_ok();
-    if is_alone {
+    // Writers share the folder's lock: whoever has it alone knows that what is unfinished was given up.
+    if fs::flock(folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
         remove_unfinished(folder);
     }
+    let _ = fs::flock(folder, FlockOperation::NonBlockingLockShared);
+    let mut written = write_and_rename(folder, name, bytes);
+    for _ in 0..TRIES_MAX {
+        // Another user cleaned up just before this one had its share of the lock.
+        if !written.as_ref().is_err_and(|error| error.downcast_ref() == Some(&Errno::NOENT)) {
+            break;
+        }
+        written = write_and_rename(folder, name, bytes);
+    }
+    let _ = fs::flock(folder, FlockOperation::Unlock);
+    written
+}
+
+fn write_and_rename(folder: &OwnedFd, name: &str, bytes: &[u8]) -> Result<()> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let unfinished = format!("{UNFINISHED}{}-{number}-{name}", std::process::id());
     let written =
         write(folder, &unfinished, bytes).and_then(|()| Ok(fs::renameat(folder, &unfinished, folder, name)?));
     if written.is_err() {
         let _ = fs::unlinkat(folder, &unfinished, AtFlags::empty());
-    }
-    if is_alone {
-        let _ = fs::flock(folder, FlockOperation::Unlock);
     }
     written
 }

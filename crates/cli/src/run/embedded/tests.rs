@@ -93,10 +93,10 @@ fn first_runs_at_once_never_show_half_a_file() {
                 while left.load(Ordering::SeqCst) > 0 {
                     for (name, bytes) in place.files() {
                         let file = place.cache().join(HASH_OF_TEST).join(name);
-                        assert!(
-                            std::fs::read(file).is_ok_and(|found| found == bytes)
-                                || !is_present(&place, name)
-                        );
+                        // Before it is there, it is not; then it is whole.
+                        if let Ok(found) = std::fs::read(file) {
+                            assert!(found == bytes, "{name}: {} bytes", found.len());
+                        }
                     }
                 }
             });
@@ -105,10 +105,33 @@ fn first_runs_at_once_never_show_half_a_file() {
     place.check(&place.cache().join(HASH_OF_TEST));
 }
 
-/// A file that appeared after it was read: asked again, it is whole.
-fn is_present(place: &Place, name: &str) -> bool {
-    let bytes = place.files().into_iter().find(|(known, _)| *known == name).expect("one of ours").1;
-    std::fs::read(place.cache().join(HASH_OF_TEST).join(name)).is_ok_and(|found| found != bytes)
+/// Another user that tidies up takes no file away that is still being written.
+#[test]
+fn tidying_up_disturbs_no_writer() {
+    let place = Place::new("tidy");
+    let folder = place.unpack().expect("a new cache");
+    let left = AtomicU32::new(4);
+    let open = || own_folder(fs::CWD, &folder).expect("it is ours");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let folder = open();
+            while left.load(Ordering::SeqCst) > 0 {
+                if fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                    remove_unfinished(&folder);
+                    let _ = fs::flock(&folder, FlockOperation::Unlock);
+                }
+            }
+        });
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let folder = open();
+                let all_written = (0..40).all(|_| put(&folder, NAMES[0], &place.contents[0]).is_ok());
+                left.fetch_sub(1, Ordering::SeqCst);
+                assert!(all_written, "a file was taken away while it was written");
+            });
+        }
+    });
+    place.check(&folder);
 }
 
 #[test]
@@ -229,4 +252,32 @@ fn old_versions_go_and_the_current_one_stays() {
     unpack(&place.cache(), &current, &[("a", b"1")]).expect("a version");
     assert!(place.cache().join(&current).is_dir() && place.cache().join("other").is_dir());
     assert_eq!(std::fs::read_dir(place.cache()).expect("a folder").count(), VERSIONS_MAX + 1);
+}
+
+/// In a namespace of its own, where this test mounts such a file system and runs itself again.
+#[test]
+fn a_cache_that_runs_nothing_is_refused() {
+    const MOUNTED: &str = "HIGHWIRE_TEST_NOEXEC";
+    const CANNOT: i32 = 77;
+    if let Some(folder) = std::env::var_os(MOUNTED) {
+        return refused(
+            unpack(&PathBuf::from(folder).join("highwire"), HASH_OF_TEST, &[("a", b"1")]),
+            "noexec",
+        );
+    }
+    let place = Place::new("noexec");
+    let script = format!(
+        "mount -t tmpfs -o noexec,mode=700 none \"$1\" || exit {CANNOT}\nexec \"$0\" --exact run::embedded::tests::a_cache_that_runs_nothing_is_refused"
+    );
+    let status = std::process::Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", &script])
+        .arg(std::env::current_exe().expect("this program"))
+        .arg(&place.root)
+        .env(MOUNTED, &place.root)
+        .status();
+    match status.map(|status| status.code()) {
+        Ok(Some(0)) => {}
+        Ok(Some(1 | CANNOT)) | Err(_) => println!("skipped: no namespace to mount in"),
+        other => panic!("{other:?}"),
+    }
 }
