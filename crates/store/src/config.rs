@@ -244,6 +244,7 @@ impl ClusterConfig {
             page_pause_ns: 1_000_000,
             part_bytes: PART_BYTES,
             page_pause_times: 2,
+            tombstones_max: 4096,
         }
     }
 }

@@ -32,6 +32,7 @@ pub struct Verdict {
 
 /// Checks a history by both witnesses.
 pub fn check(history: &History) -> Result<Verdict, Anomaly> {
+    let history = &history.with_deletions_named();
     // All deletions look alike: if several transactions of unknown outcome may have made a deletion that was
     // seen, each of them is tried as its writer.
     let mut choices: Vec<usize> = Vec::new();

@@ -47,6 +47,14 @@ pub(crate) enum Defect {
     WritesAreNotJournalled,
     FullDiskIsIgnored,
     JoinerGoesBack,
+    ReclaimKeepsTheFloor,
+    ReclaimsBesideOldLocks,
+    ReclaimsWhileAReplicaIsFilled,
+    ReclaimIsNotJournalled,
+    RecoveryIgnoresFloors,
+    FloorsAreNotLevelled,
+    RangesIgnoreTheFloor,
+    TombstonesGoBeforeRecords,
 }
 
 /// Whether `$defect` is planted in this node.

@@ -17,7 +17,8 @@ use std::mem::take;
 
 use crate::codec::{encode, fields, variants};
 use crate::configuration::Configuration;
-use crate::id::{NodeId, RegionId, TableId};
+use crate::id::{Key, NodeId, RegionId, TableId, Version};
+use crate::node::Floor;
 use crate::record::Write;
 use crate::table::Entry as RowEntry;
 
@@ -67,8 +68,19 @@ pub(crate) enum Entry {
     Wrote {
         write: Write,
     },
-    /// Log slots were emptied.
+    /// Log slots were emptied, and tombstones up to the floors went.
     Opened {},
+    /// Rows of deleted keys went.
+    Reclaimed {
+        region: RegionId,
+        table: TableId,
+        floor: Version,
+        rows: Vec<(Key, Version)>,
+    },
+    /// Other copies may have removed rows up to these floors.
+    Raised {
+        floors: Vec<Floor>,
+    },
 }
 
 variants!(Entry {
@@ -77,6 +89,8 @@ variants!(Entry {
     3 => Logged { node, worker, record },
     4 => Wrote { write },
     5 => Opened {},
+    6 => Reclaimed { region, table, floor, rows },
+    7 => Raised { floors },
 });
 
 /// A piece of a checkpoint.
@@ -95,6 +109,10 @@ pub(crate) enum Part {
     /// More log slots: they did not fit into the start.
     Slots {
         slots: Vec<Slot>,
+    },
+    /// The floors of tables that have reclaimed rows.
+    Floors {
+        floors: Vec<Floor>,
     },
     /// The end: a checkpoint without it does not count.
     End {
@@ -116,6 +134,7 @@ variants!(Part {
     2 => Rows { region, table, rows },
     3 => End { parts },
     4 => Slots { slots },
+    5 => Floors { floors },
 });
 
 /// A checkpoint that is being written.

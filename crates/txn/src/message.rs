@@ -4,6 +4,7 @@
 use crate::codec::{Decode, Encode, Malformed, decode, fields, variants};
 use crate::configuration::{Agreed, Configuration, Replica};
 use crate::id::{Key, NodeId, RegionId, TableId, Txid, Version};
+use crate::node::Floor;
 use crate::record::Write;
 use crate::table::{Entry, Lock, Mode, RangeRow, Row, ScanError};
 
@@ -48,6 +49,7 @@ pub(crate) enum Request {
         low: Key,
         high: Key,
         seen: Vec<(Key, Version)>,
+        floor: Version,
     },
     Log {
         worker: u16,
@@ -87,8 +89,10 @@ pub(crate) enum Request {
     Records {
         from: (NodeId, u16),
     },
+    /// Records, and the floors below which deleted rows may be gone somewhere.
     Recover {
         records: Vec<Vec<u8>>,
+        floors: Vec<Floor>,
     },
     Open {},
     // Data for a new replica.
@@ -100,6 +104,13 @@ pub(crate) enum Request {
     Synced {
         region: RegionId,
     },
+    /// Rows of deleted keys go, at all copies.
+    Reclaim {
+        region: RegionId,
+        table: TableId,
+        floor: Version,
+        rows: Vec<(Key, Version)>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,8 +118,10 @@ pub(crate) enum Response {
     Read {
         row: Row,
     },
+    /// The rows of a range, and the version of its keys that have none.
     Scan {
         rows: Vec<RangeRow>,
+        floor: Version,
     },
     ScanRefused {
         too_long: bool,
@@ -128,6 +141,7 @@ pub(crate) enum Response {
     Adopted {
         records: Vec<Vec<u8>>,
         next: Option<(NodeId, u16)>,
+        floors: Vec<Floor>,
     },
     Page {
         entries: Vec<Entry>,
@@ -140,7 +154,7 @@ variants!(Request {
     2 => Scan { txid, table, low, high },
     3 => Lock { txid, table, key, mode, wants_value },
     4 => Validate { table, key, version },
-    5 => ValidateScan { txid, table, low, high, seen },
+    5 => ValidateScan { txid, table, low, high, seen, floor },
     6 => Log { worker, record },
     7 => CommitBackup { txid, write },
     8 => CommitPrimary { txid, write },
@@ -149,27 +163,29 @@ variants!(Request {
     17 => Join { boot },
     18 => Leave { boot },
     24 => Adopt { new },
-    25 => Recover { records },
+    25 => Recover { records, floors },
     26 => Open {},
     27 => Records { from },
     32 => Fetch { region, table, cursor },
     33 => Synced { region },
+    34 => Reclaim { region, table, floor, rows },
 });
 
 variants!(Response {
     1 => Read { row },
-    2 => Scan { rows },
+    2 => Scan { rows, floor },
     3 => ScanRefused { too_long },
     4 => Lock { lock },
     5 => Valid { valid },
     6 => Done {},
     16 => Heartbeat { configuration, sent_ns },
-    24 => Adopted { records, next },
+    24 => Adopted { records, next, floors },
     32 => Page { entries, next },
 });
 
 fields!(Packet { configuration, from, request });
 fields!(RegionId { 0 });
+fields!(Floor { region, table, version });
 fields!(Row { version, owner, value });
 fields!(Entry { key, version, value });
 fields!(RangeRow { key, version, value });
@@ -284,6 +300,7 @@ impl Request {
                 | Request::Adopt { .. }
                 | Request::Recover { .. }
                 | Request::Open {}
+                | Request::Reclaim { .. }
         )
     }
 }
@@ -321,9 +338,9 @@ impl Response {
         decode(bytes)
     }
 
-    pub(crate) fn from_scan(scan: Result<Vec<RangeRow>, ScanError>) -> Response {
+    pub(crate) fn from_scan(scan: Result<Vec<RangeRow>, ScanError>, floor: Version) -> Response {
         match scan {
-            Ok(rows) => Response::Scan { rows },
+            Ok(rows) => Response::Scan { rows, floor },
             Err(error) => Response::ScanRefused { too_long: error == ScanError::TooLong },
         }
     }
@@ -343,14 +360,18 @@ mod tests {
             Request::Scan { txid, table, low: 1, high: 2 },
             Request::Lock { txid, table, key, mode: Mode::Delete, wants_value: true },
             Request::Validate { table, key, version: 8 },
-            Request::ValidateScan { txid, table, low: 1, high: 9, seen: vec![(1, 2), (3, 4)] },
+            Request::ValidateScan { txid, table, low: 1, high: 9, seen: vec![(1, 2), (3, 4)], floor: 6 },
             Request::Log { worker: 4, record: vec![1, 2, 3] },
             Request::CommitBackup { txid, write: write.clone() },
             Request::CommitPrimary { txid, write: Write { value: None, ..write } },
             Request::Unlock { txid, table, key },
             Request::Heartbeat { boot: 5, sent_ns: 6, is_restarted: true },
             Request::Adopt { new: Box::new(Configuration::first(&[NodeId(0), NodeId(1)], &[7, 8], 4, 1)) },
-            Request::Recover { records: vec![vec![], vec![1]] },
+            Request::Recover {
+                records: vec![vec![], vec![1]],
+                floors: vec![Floor { region: RegionId(1), table, version: 5 }],
+            },
+            Request::Reclaim { region: RegionId(2), table, floor: 9, rows: vec![(1, 8), (4, 9)] },
             Request::Open {},
             Request::Records { from: (NodeId(2), 7) },
             Request::Fetch { region: RegionId(3), table, cursor: 10 },

@@ -10,6 +10,7 @@ mod lease;
 mod member;
 mod outbox;
 mod participant;
+mod reclaim;
 mod recovery;
 mod replicate;
 mod snapshot;
@@ -31,6 +32,7 @@ use crate::store::Store;
 use crate::worker::{AbortReason, Worker};
 
 pub use coordinator::TransactionError;
+pub(crate) use reclaim::Floor;
 pub use snapshot::{SnapshotError, SnapshotPage};
 
 /// A reply to a request.
@@ -146,6 +148,7 @@ enum Purpose {
     Open,
     Fetch,
     Synced,
+    Reclaim,
 }
 
 /// A node's standing in the cluster.
@@ -198,6 +201,7 @@ pub struct Node {
     membership: member::Membership,
     manager: Option<recovery::Manager>,
     replication: replicate::Replication,
+    reclaiming: reclaim::Reclaiming,
     /// A snapshot that is being read, or why it is lost.
     snapshot: Option<Result<snapshot::Snapshot, SnapshotError>>,
     counters: Counters,
@@ -271,6 +275,7 @@ impl Node {
             membership: member::Membership::default(),
             manager: None,
             replication: replicate::Replication::default(),
+            reclaiming: reclaim::Reclaiming::default(),
             snapshot: None,
             counters: Counters::default(),
             tickets: tickets::Tickets::default(),
@@ -381,6 +386,7 @@ impl Node {
         self.beat();
         self.manage();
         self.replicate();
+        self.reclaim();
         self.consider_membership();
         self.run_local();
     }
@@ -559,6 +565,7 @@ impl Node {
             }
             Purpose::Fetch => self.on_page(response),
             Purpose::Synced => {}
+            Purpose::Reclaim => self.on_reclaimed(),
         }
     }
 

@@ -32,6 +32,8 @@ pub struct Settings {
     pub rows_max: usize,
     /// Rows that one range read returns from one run of keys.
     pub scan_rows_max: usize,
+    /// A primary removes rows of deleted keys when one table of one region has more of them, or more than a quarter of its keys.
+    pub tombstones_max: usize,
     /// Transactions that a node coordinates at a time.
     pub workers: u16,
     /// The length of a lease.
@@ -97,6 +99,15 @@ impl Settings {
         })
     }
 
+    /// How many rows of deleted keys a table of a region keeps.
+    pub(crate) fn tombstones_max(&self, table: TableId) -> usize {
+        let rows_max = match self.tables.get(usize::from(table.0)) {
+            Some(TableKind::Sized { rows_max }) => *rows_max,
+            _ => self.rows_max,
+        };
+        self.tombstones_max.min(rows_max / 4)
+    }
+
     /// The longest value that a table takes.
     pub fn value_bytes_max(&self, table: TableId) -> usize {
         match self.tables.get(usize::from(table.0)) {
@@ -158,6 +169,7 @@ impl Settings {
             tables: vec![TableKind::Hash],
             rows_max: 100,
             scan_rows_max: 10,
+            tombstones_max: 4096,
             workers: 1,
             lease_ns: 4_000_000,
             drift_ppm_max: 1000,

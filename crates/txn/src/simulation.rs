@@ -139,7 +139,13 @@ impl Plan {
             // In one seed of five, nearly each record of a recovery goes by itself.
             part_bytes: if self.seed % 5 == 1 { 150 } else { 4 << 20 },
             page_pause_times: 0,
+            // In half of the seeds. In the others no table ever has so many.
+            tombstones_max: if self.reclaims() { (self.seed % 3) as usize } else { usize::MAX },
         }
+    }
+
+    fn reclaims(&self) -> bool {
+        self.seed % 3 == 1 || self.seed % 4 == 3
     }
 
     /// Runs it.

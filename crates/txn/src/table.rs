@@ -1,8 +1,9 @@
 //! The tables of one region on one node, shared by all threads of the node.
 //!
-//! A row is a key, an eight-byte header (lock bit and 63-bit version), the transaction that holds the lock, and a value or none. A deleted
-//! key keeps its row: versions of a key never go back, so that a record that is replayed late is recognised as old. A lock on a key
-//! that was never written makes a row of version 0, which vanishes with the lock.
+//! A row is a key, an eight-byte header (lock bit and 63-bit version), the transaction that holds the lock, and a value or none. Versions of
+//! a key never go back, so that a record that is replayed late is recognised as old. So a deleted key keeps its row, a **tombstone**, until
+//! the table's floor is at least as high as its version: a key without a row has the version of the floor ([`Floors`]). A lock on such
+//! a key makes a *fresh* row, which vanishes with the lock.
 
 mod free_list;
 mod hash;
@@ -66,6 +67,52 @@ pub struct Entry {
     pub version: Version,
     /// `None`: deleted.
     pub value: Option<Vec<u8>>,
+}
+
+/// The versions of keys that have no row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Floors {
+    /// What such a key's version is, for reads and locks. It is raised at a primary before it reclaims tombstones.
+    pub absent: Version,
+    /// Tombstones up to this version may have been reclaimed, at this replica or at another. A write of a record that is not above it, to a key
+    /// without a row, was made and deleted long ago.
+    pub reclaimed: Version,
+}
+
+impl Floors {
+    fn absent(self) -> Row {
+        Row { version: self.absent, ..Row::default() }
+    }
+
+    fn reclaimed(&mut self, floor: Version) {
+        self.reclaimed = self.reclaimed.max(floor);
+        self.absent = self.absent.max(floor);
+    }
+}
+
+/// How many rows a table has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Keys that are there, or locked to be inserted.
+    pub live: u64,
+    /// Keys that were deleted and keep their rows for some time.
+    pub tombstones: u64,
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Usage) {
+        self.live += other.live;
+        self.tombstones += other.tombstones;
+    }
+}
+
+/// Whether a key must not be inserted: the table is full of keys, or of as many tombstones as keys, which are about to be reclaimed.
+fn room(usage: Usage, rows_max: usize, has_row: bool) -> Option<Lock> {
+    let rows_max = rows_max as u64;
+    if usage.live >= rows_max {
+        return Some(Lock::Full);
+    }
+    (!has_row && usage.live + usage.tombstones >= rows_max.saturating_mul(2)).then_some(Lock::Held)
 }
 
 /// Either kind of table.
@@ -138,12 +185,61 @@ impl Table {
         }
     }
 
-    /// How many rows an ordered table has, those of deleted keys included; 0 for a hash table, which does not count them.
-    pub fn rows(&self) -> u64 {
-        match self {
-            Table::Hash(_) => 0,
-            Table::Ordered(table) => table.rows(),
-        }
+    /// How many rows it has.
+    pub fn usage(&self) -> Usage {
+        either!(self, table => table.usage())
+    }
+
+    /// The versions of keys without a row.
+    pub fn floors(&self) -> Floors {
+        either!(self, table => table.floors())
+    }
+
+    /// Deleted rows from `cursor` on that are not locked, about so many; and where to go on.
+    pub(crate) fn tombstones(&self, cursor: u64, most: usize) -> (Vec<(Key, Version)>, Option<u64>) {
+        either!(self, table => table.tombstones(cursor, most))
+    }
+
+    /// Raises the version of keys without a row.
+    pub(crate) fn raise(&self, floor: Version) {
+        either!(self, table => table.raise(floor));
+    }
+
+    /// Whether every lock on a key without a row was given at this floor or a higher one.
+    pub(crate) fn is_drained(&self, floor: Version) -> bool {
+        either!(self, table => table.is_drained(floor))
+    }
+
+    /// Locks a tombstone of this version, unless it has changed or is locked.
+    pub(crate) fn seize(&self, key: Key, version: Version, owner: Txid) -> bool {
+        let row = self.row(key);
+        let is_it = row.version == version && row.owner.is_none() && row.value.is_none();
+        is_it && self.has_row(key) && either!(self, table => table.set_owner(key, owner))
+    }
+
+    /// Removes tombstones of exactly these versions, with their locks.
+    pub(crate) fn reclaim(&self, rows: &[(Key, Version)], floor: Version) {
+        either!(self, table => table.reclaim(rows, floor));
+    }
+
+    /// Takes a floor that another replica has reclaimed up to. Says whether this one's was lower.
+    pub(crate) fn set_reclaimed(&self, floor: Version) -> bool {
+        either!(self, table => table.set_reclaimed(floor))
+    }
+
+    /// Removes all tombstones up to the floor.
+    pub(crate) fn drop_reclaimed(&self) {
+        either!(self, table => table.drop_reclaimed());
+    }
+
+    /// Whether a write of a record is that of a row that was deleted and reclaimed since.
+    pub(crate) fn is_reclaimed(&self, key: Key, version: Version) -> bool {
+        version <= self.floors().reclaimed && !self.has_row(key)
+    }
+
+    /// Whether the key has a row that was written.
+    fn has_row(&self, key: Key) -> bool {
+        either!(self, table => table.has_row(key))
     }
 
     /// The memory that a hash table has taken; nodes of a tree are not counted.

@@ -82,6 +82,8 @@ pub struct RangeItem {
     pub high: Key,
     /// What was read, deleted rows included. `None` before.
     pub rows: Option<Vec<RangeRow>>,
+    /// The version of keys in it that have no row.
+    pub(crate) floor: Version,
     pub(crate) asked: bool,
 }
 

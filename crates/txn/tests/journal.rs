@@ -24,6 +24,7 @@ fn settings() -> Settings {
         page_pause_ns: 0,
         part_bytes: 300,
         page_pause_times: 0,
+        tombstones_max: 4096,
     }
 }
 

@@ -40,6 +40,7 @@ impl Cluster {
             page_pause_ns: 1000,
             part_bytes: 4 << 20,
             page_pause_times: 0,
+            tombstones_max: 4096,
         };
         let first = Configuration::first(&ids, &boots, 4, f);
         let node =

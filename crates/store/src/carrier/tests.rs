@@ -60,6 +60,7 @@ fn node() -> highwire_txn::Node {
         page_pause_ns: 1_000_000,
         part_bytes: 4 << 20,
         page_pause_times: 0,
+        tombstones_max: 4096,
     };
     let configuration = Configuration::first(&[NodeId(0), NodeId(1)], &[10, 11], 4, 1);
     highwire_txn::Node::new(NodeId(0), 10, configuration, settings, Clock.now_ns())

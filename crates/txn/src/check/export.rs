@@ -53,9 +53,10 @@ impl Numbers {
 impl History {
     /// The text of a file for a checker that is not ours.
     pub fn export(&self, form: Form) -> String {
+        let named = self.with_deletions_named();
         match form {
-            Form::ListAppend | Form::RwRegister => self.edn(form),
-            Form::SingleKeys => self.single_keys(),
+            Form::ListAppend | Form::RwRegister => named.edn(form),
+            Form::SingleKeys => named.single_keys(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What happened, as its clients saw it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::{Key, TableId, Txid, Version};
 
@@ -55,6 +55,27 @@ pub struct History {
     pub transactions: Vec<Transaction>,
     /// Tables whose values are lists of unique eight-byte elements, to which transactions only append.
     pub lists: BTreeSet<TableId>,
+}
+
+impl History {
+    /// The same, in which a transaction that saw a key absent names the deletion that it saw. The store gives a key whose deleted row it has
+    /// reclaimed a higher version than the deletion's. What it saw is the last deletion up to that version, if there is one.
+    pub(super) fn with_deletions_named(&self) -> History {
+        let mut deletions: BTreeMap<(TableId, Key), BTreeSet<Version>> = BTreeMap::new();
+        for transaction in self.transactions.iter().filter(|one| one.outcome != Outcome::Aborted) {
+            for write in transaction.writes.iter().filter(|write| write.value.is_none()) {
+                deletions.entry((write.table, write.key)).or_default().insert(write.version);
+            }
+        }
+        let mut named = self.clone();
+        let reads = named.transactions.iter_mut().flat_map(|transaction| &mut transaction.reads);
+        for read in reads.filter(|read| read.value.is_none()) {
+            let before = deletions.get(&(read.table, read.key));
+            let last = before.and_then(|versions| versions.range(..=read.version).next_back());
+            read.version = last.copied().unwrap_or(0);
+        }
+        named
+    }
 }
 
 impl Transaction {

@@ -80,6 +80,12 @@ fn writers(history: &History, included: &[bool]) -> Result<BTreeMap<Cell, usize>
     Ok(writers)
 }
 
+/// Who wrote the key after this version. Versions of a key that was deleted and reclaimed go on higher.
+fn next_writer(writers: &BTreeMap<Cell, usize>, (table, key, version): Cell) -> Option<usize> {
+    let later = (table, key, version + 1)..=(table, key, Version::MAX);
+    writers.range(later).next().map(|(_, &writer)| writer)
+}
+
 fn twice(cell: Cell) -> Anomaly {
     Anomaly(format!("{}/{}@{} was written twice: an update is lost", cell.0.0, cell.1, cell.2))
 }
@@ -87,7 +93,7 @@ fn twice(cell: Cell) -> Anomaly {
 pub(super) fn add_edges(history: &History, included: &[bool], graph: &mut Graph) -> Result<(), Anomaly> {
     let writers = writers(history, included)?;
     for (&(table, key, version), &writer) in &writers {
-        if let Some(&next) = writers.get(&(table, key, version + 1)) {
+        if let Some(next) = next_writer(&writers, (table, key, version)) {
             graph.add(writer, next, Edge::WriteWrite);
         }
     }
@@ -111,7 +117,7 @@ pub(super) fn add_edges(history: &History, included: &[bool], graph: &mut Graph)
             } else if read.value.is_some() {
                 return Err(Anomaly(format!("{name} has a value before anybody wrote")));
             }
-            if let Some(&next) = writers.get(&(read.table, read.key, read.version + 1)) {
+            if let Some(next) = next_writer(&writers, cell) {
                 graph.add(index, next, Edge::ReadWrite);
             }
         }

@@ -7,9 +7,10 @@ use super::{Entry, FileName, Part, Slot, frame};
 use crate::codec::decode;
 use crate::configuration::Configuration;
 use crate::id::{NodeId, Txid};
-use crate::node::Memory;
+use crate::node::{Floor, Memory};
 use crate::settings::Settings;
 use crate::store::Store;
+use crate::table::Table;
 
 /// The contents of a disk.
 #[derive(Default)]
@@ -144,6 +145,7 @@ impl State<'_> {
                     self.fill(slots);
                 }
                 Ok(Part::Slots { slots }) => self.fill(slots),
+                Ok(Part::Floors { floors }) => self.raise_floors(&floors),
                 Ok(Part::Rows { region, table, rows }) => {
                     let Some(known) = self.store.table(region, table) else { continue };
                     let most = self.settings.value_bytes_max(table);
@@ -193,7 +195,16 @@ impl State<'_> {
             Entry::Logged { node, worker, record } => {
                 self.store.slots.insert((node, worker), record);
             }
-            Entry::Opened {} => self.store.slots.clear(),
+            Entry::Opened {} => {
+                self.store.slots.clear();
+                self.store.tables.values().for_each(Table::drop_reclaimed);
+            }
+            Entry::Reclaimed { region, table, floor, rows } => {
+                if let Some(table) = self.store.table(region, table) {
+                    table.reclaim(&rows, floor);
+                }
+            }
+            Entry::Raised { floors } => self.raise_floors(&floors),
             Entry::Wrote { write } => {
                 let Some(configuration) = &self.configuration else { return };
                 let most = self.settings.value_bytes_max(write.table);
@@ -206,6 +217,14 @@ impl State<'_> {
                 if let Some(table) = self.store.table(region, write.table) {
                     table.apply(write.key, write.version(), write.value.as_deref(), self.nobody());
                 }
+            }
+        }
+    }
+
+    fn raise_floors(&self, floors: &[Floor]) {
+        for floor in floors {
+            if let Some(table) = self.store.table(floor.region, floor.table) {
+                table.set_reclaimed(floor.version);
             }
         }
     }

@@ -84,7 +84,7 @@ impl Node {
         if pieces.is_empty() {
             return Err(TransactionError::NoSuchTable);
         }
-        let piece = |(low, high)| RangeItem { table, low, high, rows: None, asked: false };
+        let piece = |(low, high)| RangeItem { table, low, high, rows: None, floor: 0, asked: false };
         self.workers[usize::from(worker)].ranges.extend(pieces.into_iter().map(piece));
         Ok(())
     }
@@ -247,9 +247,9 @@ impl Node {
                 Lock::Full => AbortReason::Full,
                 Lock::Held | Lock::Granted(_) => AbortReason::Locked,
             }),
-            Response::Scan { rows } => {
+            Response::Scan { rows, floor } => {
                 let range = slot.ranges.get_mut(part & !RANGE)?;
-                range.rows = Some(rows);
+                (range.rows, range.floor) = (Some(rows), floor);
             }
             Response::ScanRefused { too_long: true } => slot.fail(AbortReason::TooLong),
             Response::ScanRefused { too_long: false } => slot.fail(AbortReason::Locked),
@@ -300,7 +300,9 @@ impl Node {
             let (table, low, high) = (range.table, range.low, range.high);
             let rows = range.rows.as_deref().unwrap_or_default();
             let seen = rows.iter().map(|row| (row.key, row.version)).collect();
-            requests.push((part | RANGE, table, low, Request::ValidateScan { txid, table, low, high, seen }));
+            let floor = range.floor;
+            let request = Request::ValidateScan { txid, table, low, high, seen, floor };
+            requests.push((part | RANGE, table, low, request));
         }
         self.ask_primaries(worker, requests);
     }

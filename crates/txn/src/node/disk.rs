@@ -159,10 +159,14 @@ impl Node {
         let mut parts = parts.into_iter();
         let slots = parts.next().unwrap_or_default();
         let start = Part::Start { boot: self.boot, configuration: self.configuration.clone(), slots };
+        let floors = self.floors();
         let queue: VecDeque<_> = self.store.tables.iter().map(|(region, table, _)| (region, table)).collect();
         if let Some(journal) = &mut self.journal {
             journal.begin_checkpoint(&start, queue);
             parts.for_each(|slots| journal.add_part(&Part::Slots { slots }));
+            if !floors.is_empty() {
+                journal.add_part(&Part::Floors { floors });
+            }
         }
     }
 

@@ -270,6 +270,7 @@ impl Node {
         self.membership.restarted_since = None;
         self.forget_requests();
         self.replication = Default::default();
+        self.forget_reclaiming();
         self.snapshot = None;
         for worker in 0..self.settings.workers {
             self.interrupt(worker);
@@ -294,6 +295,7 @@ impl Node {
         self.manager = None;
         self.forget_requests();
         self.replication = Default::default();
+        self.forget_reclaiming();
         self.snapshot = None;
         for worker in 0..self.settings.workers {
             self.give_up(worker);

@@ -53,7 +53,7 @@ impl Node {
         }
         match request {
             Request::Records { from: place } => self.answer_records(from, *place),
-            Request::Recover { records } => self.answer_recover(from, records),
+            Request::Recover { records, floors } => self.answer_recover(from, records, floors),
             Request::Open {} => self.answer_open(from),
             _ if !self.is_open => None,
             request => self.answer_data(from, request),
@@ -69,11 +69,16 @@ impl Node {
             Request::Scan { txid, table, low, high } => {
                 self.check_lease()?;
                 let Table::Ordered(ordered) = self.primary_table(table, low)? else { return None };
-                Response::from_scan(ordered.scan(low, high, self.settings.scan_rows_max, txid))
+                let floor = ordered.floors().absent;
+                Response::from_scan(ordered.scan(low, high, self.settings.scan_rows_max, txid), floor)
             }
             Request::Lock { txid, table, key, mode, wants_value } => {
                 self.check_lease()?;
                 let lock = self.primary_table(table, key)?.lock(key, txid, mode);
+                if lock == Lock::Held {
+                    // Perhaps the table has too many rows of deleted keys.
+                    self.reclaim_in(self.settings.region_of(&self.configuration, table, key), table);
+                }
                 #[cfg(all(test, not(loom)))]
                 let lock = self.maybe_without_owner(lock, table, key);
                 Response::Lock {
@@ -89,13 +94,17 @@ impl Node {
                 let free = !is_locked || planted!(self, ValidationIgnoresLocks);
                 Response::Valid { valid: now == version && free }
             }
-            Request::ValidateScan { txid, table, low, high, ref seen } => {
+            Request::ValidateScan { txid, table, low, high, ref seen, floor } => {
                 self.check_lease()?;
                 let Table::Ordered(ordered) = self.primary_table(table, low)? else { return None };
                 let now = ordered.scan(low, high, self.settings.scan_rows_max, txid);
                 let same = |row: &crate::table::RangeRow, old: &(Key, u64)| (row.key, row.version) == *old;
+                // A key of the range may have come, gone and been reclaimed: then the floor is higher.
+                let is_level = ordered.floors().absent == floor || planted!(self, RangesIgnoreTheFloor);
                 let valid = now.is_ok_and(|now| {
-                    now.len() == seen.len() && now.iter().zip(seen).all(|(row, old)| same(row, old))
+                    is_level
+                        && now.len() == seen.len()
+                        && now.iter().zip(seen).all(|(row, old)| same(row, old))
                 });
                 Response::Valid { valid }
             }
@@ -118,6 +127,8 @@ impl Node {
             Request::CommitPrimary { txid, ref write } => {
                 self.check_write(write)?;
                 self.apply(txid, write);
+                let region = self.settings.region_of(&self.configuration, write.table, write.key);
+                self.reclaim_in(region, write.table);
                 Response::Done {}
             }
             Request::Unlock { txid, table, key } => {
@@ -128,7 +139,11 @@ impl Node {
                 } else if !planted!(self, AbortKeepsLocks) {
                     table.unlock(key, txid);
                 }
+                self.go_on_reclaiming();
                 Response::Done {}
+            }
+            Request::Reclaim { region, table, floor, ref rows } => {
+                return self.answer_reclaim(from, region, table, floor, rows);
             }
             Request::Fetch { region, table, cursor } => {
                 (self.configuration.replica(region, self.id)?.synced).then_some(())?;

@@ -7,17 +7,17 @@
 //! that has applied a record has it in its own log, and logs are emptied on opening only. So the next recovery finds every record of
 //! which a write is left, even if the node that had the only copy has been removed meanwhile.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::configuration::Configuration;
 use crate::defect::planted;
-use crate::id::{NodeId, Txid};
+use crate::id::{NodeId, RegionId, TableId, Txid, Version};
 use crate::journal::Entry;
 use crate::message::{Request, Response};
 use crate::record::Record;
 use crate::table::Table;
 
-use super::{Node, Purpose, Role};
+use super::{Floor, Node, Purpose, Role};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -33,6 +33,8 @@ pub(super) struct Manager {
     stage: Stage,
     missing: BTreeSet<NodeId>,
     records: BTreeSet<Vec<u8>>,
+    /// The highest floor of each table in each region.
+    floors: BTreeMap<(RegionId, TableId), Version>,
     /// The records again, cut into messages that have not been sent yet.
     parts: VecDeque<Vec<Vec<u8>>>,
 }
@@ -42,6 +44,13 @@ impl Manager {
         match self.stage {
             Stage::WaitingForLeases { until_ns } => Some(until_ns),
             _ => None,
+        }
+    }
+
+    fn note_floors(&mut self, floors: &[Floor]) {
+        for floor in floors {
+            let highest = self.floors.entry((floor.region, floor.table)).or_insert(0);
+            *highest = floor.version.max(*highest);
         }
     }
 }
@@ -55,7 +64,10 @@ impl Node {
             next = later;
         }
         let (missing, parts) = (BTreeSet::new(), VecDeque::new());
-        self.manager = Some(Manager { stage: Stage::Adopting, missing, records, parts });
+        let mut manager =
+            Manager { stage: Stage::Adopting, missing, records, floors: BTreeMap::new(), parts };
+        manager.note_floors(&self.floors());
+        self.manager = Some(manager);
         let new = self.configuration.clone();
         self.ask_members(|_| Request::Adopt { new: Box::new(new.clone()) }, Purpose::Adopt);
     }
@@ -85,8 +97,9 @@ impl Node {
         if purpose != expected {
             return;
         }
-        if let Response::Adopted { records, next } = response {
+        if let Response::Adopted { records, next, floors } = response {
             manager.records.extend(records);
+            manager.note_floors(&floors);
             if let Some(place) = next.filter(|_| !planted!(self, LaterRecordsAreNotAskedFor)) {
                 return self.send(from, Request::Records { from: place }, Purpose::Adopt);
             }
@@ -122,8 +135,14 @@ impl Node {
                     if planted!(self, LaterRecordsAreNotSent) {
                         manager.parts.clear();
                     }
-                    self.recover(&records);
-                    self.ask_members(|_| Request::Recover { records: records.clone() }, Purpose::Recover);
+                    let highest = |(&(region, table), &version)| Floor { region, table, version };
+                    let mut floors: Vec<Floor> = manager.floors.iter().map(highest).collect();
+                    if planted!(self, FloorsAreNotLevelled) {
+                        floors.clear();
+                    }
+                    self.recover(&records, &floors);
+                    let request = Request::Recover { records, floors };
+                    self.ask_members(|_| request.clone(), Purpose::Recover);
                 }
                 None => {
                     manager.stage = Stage::Opening;
@@ -160,16 +179,21 @@ impl Node {
             return None;
         }
         let (records, next) = self.records(place);
-        Some(Response::Adopted { records, next })
+        Some(Response::Adopted { records, next, floors: self.floors() })
     }
 
-    pub(super) fn answer_recover(&mut self, from: NodeId, records: &[Vec<u8>]) -> Option<Response> {
+    pub(super) fn answer_recover(
+        &mut self,
+        from: NodeId,
+        records: &[Vec<u8>],
+        floors: &[Floor],
+    ) -> Option<Response> {
         if from != self.configuration.manager {
             return None;
         }
         // A late repetition of the request must not release the locks of transactions that run now.
         if !self.is_open {
-            self.recover(records);
+            self.recover(records, floors);
         }
         Some(Response::Done {})
     }
@@ -202,7 +226,12 @@ impl Node {
         (records, None)
     }
 
-    fn recover(&mut self, records: &[Vec<u8>]) {
+    fn recover(&mut self, records: &[Vec<u8>], floors: &[Floor]) {
+        // First the floors: below them is what the records of rows that are gone would bring back.
+        self.raise_floors(floors);
+        if planted!(self, TombstonesGoBeforeRecords) {
+            self.store.tables.values().for_each(Table::drop_reclaimed);
+        }
         let checked = !planted!(self, TornRecordAccepted);
         for slot in records {
             let Ok(record) = Record::unseal(slot, checked) else { continue };
@@ -215,6 +244,11 @@ impl Node {
                 }
                 let region = self.settings.region_of(&self.configuration, write.table, write.key);
                 let is_backup = self.configuration.primary(region) != self.id;
+                let rows = self.store.table(region, write.table);
+                let is_old = rows.is_some_and(|rows| rows.is_reclaimed(write.key, write.version()));
+                if is_old && !planted!(self, RecoveryIgnoresFloors) {
+                    continue;
+                }
                 if !(is_backup && planted!(self, RecoverySkipsBackups)) {
                     self.apply(record.txid, write);
                 }
@@ -244,6 +278,7 @@ impl Node {
         self.is_open = true;
         self.note(|| Entry::Opened {});
         self.store.slots.clear();
+        self.store.tables.values().for_each(Table::drop_reclaimed);
         for worker in 0..self.settings.workers {
             self.settle(worker);
         }
@@ -273,7 +308,6 @@ mod tests {
     use super::*;
     use crate::codec::encode;
     use crate::configuration::Member;
-    use crate::id::{RegionId, TableId};
     use crate::message::Packet;
     use crate::record::Write;
     use crate::settings::Settings;
@@ -298,7 +332,7 @@ mod tests {
 
     fn adopt(node: &mut Node, new: &Configuration) -> Vec<Vec<u8>> {
         let response = ask(node, new.id, Request::Adopt { new: Box::new(new.clone()) });
-        let Response::Adopted { records, next: None } = response else { panic!("{response:?}") };
+        let Response::Adopted { records, next: None, .. } = response else { panic!("{response:?}") };
         records
     }
 
@@ -317,10 +351,10 @@ mod tests {
         let (second, third) = (&configurations[1], &configurations[2]);
         assert_eq!(adopt(&mut node, second), Vec::<Vec<u8>>::new());
         // Node 2 has the only copy, and is removed before all members have applied it.
-        ask(&mut node, second.id, Request::Recover { records: vec![record(9, 5)] });
+        ask(&mut node, second.id, Request::Recover { records: vec![record(9, 5)], floors: vec![] });
         assert_eq!(version(&node, 5), 7);
         assert_eq!(adopt(&mut node, third), [record(9, 5)]);
-        ask(&mut node, third.id, Request::Recover { records: vec![record(9, 5)] });
+        ask(&mut node, third.id, Request::Recover { records: vec![record(9, 5)], floors: vec![] });
         ask(&mut node, third.id, Request::Open {});
         assert!(node.store.slots.is_empty());
     }
@@ -337,7 +371,7 @@ mod tests {
         let mut request = Request::Adopt { new: Box::new(new.clone()) };
         let mut found = Vec::new();
         loop {
-            let Response::Adopted { records, next } = ask(&mut node, new.id, request) else { panic!() };
+            let Response::Adopted { records, next, .. } = ask(&mut node, new.id, request) else { panic!() };
             assert!((1..=2).contains(&records.len()), "{records:?}");
             found.extend(records);
             let Some(from) = next else { break };
@@ -355,7 +389,7 @@ mod tests {
             let (mut node, configurations) = member();
             adopt(&mut node, &configurations[1]);
             let records = order.map(|sequence| record(sequence, sequence)).to_vec();
-            ask(&mut node, configurations[1].id, Request::Recover { records });
+            ask(&mut node, configurations[1].id, Request::Recover { records, floors: vec![] });
             assert_eq!((version(&node, 8), version(&node, 9)), (7, 7));
             assert_eq!(adopt(&mut node, &configurations[2]), [record(9, 9)]);
         }
@@ -368,7 +402,11 @@ mod tests {
         torn[7] ^= 1;
         node.store.slots.insert((NodeId(2), 0), torn);
         assert_eq!(adopt(&mut node, &configurations[1]), Vec::<Vec<u8>>::new());
-        ask(&mut node, configurations[1].id, Request::Recover { records: vec![record(9, 5)] });
+        ask(
+            &mut node,
+            configurations[1].id,
+            Request::Recover { records: vec![record(9, 5)], floors: vec![] },
+        );
         assert_eq!(adopt(&mut node, &configurations[2]), [record(9, 5)]);
     }
 }

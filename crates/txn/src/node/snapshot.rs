@@ -6,12 +6,11 @@
 //! primaries, and the snapshot is lost.
 
 use std::collections::{BTreeMap, VecDeque};
-
-use crate::id::{Key, RegionId, TableId};
-use crate::record::Write;
-use crate::table::Table;
+use std::ops::Bound;
 
 use super::Node;
+use crate::id::{Key, RegionId, TableId};
+use crate::record::Write;
 
 /// Old values take at most this much memory.
 const KEPT_BYTES_MAX: usize = 1 << 30;
@@ -65,7 +64,7 @@ impl Node {
             .map(|region| RegionId(region as u16))
             .filter(|&region| self.configuration.primary(region) == self.id)
             .collect();
-        let rows = |&region: &RegionId| self.store.table(region, table).map_or(0, Table::rows);
+        let rows = |&region: &RegionId| self.store.table(region, table).map_or(0, |rows| rows.usage().live);
         let rows = regions.iter().map(rows).sum();
         let count = regions.len();
         let (cursor, kept, kept_bytes) = (Some(0), BTreeMap::new(), 0);
@@ -90,17 +89,12 @@ impl Node {
             Some(table) => table.page(cursor, rows_about, self.settings.part_bytes),
             None => (Vec::new(), None),
         };
-        let mut rows = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let value = match snapshot.kept.remove(&(region, snapshot.table, entry.key)) {
-                Some(kept) => {
-                    snapshot.kept_bytes -= size(kept.as_deref());
-                    kept
-                }
-                None => entry.value,
-            };
-            rows.extend(value.map(|value| (entry.key, value)));
-        }
+        // A row that has changed is there as it was, also if it has been deleted and reclaimed meanwhile.
+        let mut rows: BTreeMap<Key, Option<Vec<u8>>> =
+            entries.into_iter().map(|entry| (entry.key, entry.value)).collect();
+        let kept = snapshot.take_kept(region, cursor, next);
+        rows.extend(kept);
+        let rows = rows.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
         snapshot.cursor = next;
         Ok(SnapshotPage { rows, is_last: next.is_none() && snapshot.regions.len() == 1 })
     }
@@ -148,6 +142,18 @@ impl Node {
 }
 
 impl Snapshot {
+    /// What is kept of the pages' table for the rows from one key on and before another.
+    fn take_kept(&mut self, region: RegionId, from: Key, to: Option<Key>) -> Vec<(Key, Option<Vec<u8>>)> {
+        let place = |key| (region, self.table, key);
+        let range = (
+            Bound::Included(place(from)),
+            to.map_or(Bound::Included(place(Key::MAX)), |to| Bound::Excluded(place(to))),
+        );
+        let kept: Vec<_> = self.kept.extract_if(range, |_, _| true).collect();
+        self.kept_bytes -= kept.iter().map(|(_, value)| size(value.as_deref())).sum::<usize>();
+        kept.into_iter().map(|((.., key), value)| (key, value)).collect()
+    }
+
     /// All pages of a region have been read.
     fn end_region(&mut self) {
         let Some(region) = self.regions.pop_front() else { return };
@@ -191,6 +197,7 @@ mod tests {
             page_pause_ns: 0,
             part_bytes: 1 << 20,
             page_pause_times: 0,
+            tombstones_max: 4096,
         };
         let first = Configuration::first(&[NodeId(0)], &[1], 4, 0);
         Node::new(NodeId(0), 1, first, settings, 1)
@@ -229,6 +236,8 @@ mod tests {
                 for _ in 0..rng.below(30) {
                     change(&mut node, &mut model, &mut rng);
                 }
+                node.settings.tombstones_max = 3;
+                node.reclaim();
                 let page = node.snapshot_page(1 + rng.below(20) as usize).expect("a page");
                 for (key, value) in page.rows {
                     assert!(found.insert(key, value).is_none(), "key {key} came twice");
@@ -239,6 +248,8 @@ mod tests {
             }
             assert_eq!(found, then, "seed {seed}");
             assert_ne!(model, then);
+            let kept = node.store.tables.values().map(|rows| rows.usage().tombstones).max();
+            assert!(kept <= Some(3), "deleted rows are reclaimed meanwhile: {kept:?}");
             let Some(Ok(snapshot)) = &node.snapshot else { panic!("it is there") };
             assert_eq!((snapshot.kept.len(), snapshot.kept_bytes), (0, 0), "old values stay behind");
         }

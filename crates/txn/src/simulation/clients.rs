@@ -262,7 +262,7 @@ pub(super) fn record(
         let Some(rows) = &range.rows else { continue };
         for key in range.low..=range.high {
             let row = rows.iter().find(|row| row.key == key);
-            let (version, value) = row.map_or((0, None), |row| (row.version, row.value.clone()));
+            let (version, value) = row.map_or((range.floor, None), |row| (row.version, row.value.clone()));
             reads.push(Observation { table: range.table, key, version, value });
         }
     }

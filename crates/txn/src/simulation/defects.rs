@@ -20,7 +20,8 @@ fn hunt(defect: Defect, seeds: u64) {
     panic!("{defect:?} was not found in {seeds} seeds");
 }
 
-const ON_DISKS: [Defect; 8] = [
+const ON_DISKS: [Defect; 9] = [
+    Defect::ReclaimIsNotJournalled,
     Defect::AnswersBeforeDurable,
     Defect::SyncedBeforeDurable,
     Defect::TornEntryAccepted,
@@ -83,6 +84,22 @@ found! {
     pages_overwrite_newer_rows: PagesOverwriteNewerRows within 100 seeds;
     synced_too_early: SyncedTooEarly within 100 seeds;
     restart_is_not_noticed: RestartIsNotNoticed within 100 seeds;
+}
+
+/// Mistakes of the reclaiming of deleted rows.
+mod reclaiming {
+    use super::*;
+
+    found! {
+        reclaim_keeps_the_floor: ReclaimKeepsTheFloor within 100 seeds;
+        reclaims_beside_old_locks: ReclaimsBesideOldLocks within 1000 seeds;
+        reclaims_while_a_replica_is_filled: ReclaimsWhileAReplicaIsFilled within 400 seeds;
+        reclaim_is_not_journalled: ReclaimIsNotJournalled within 100 seeds;
+        recovery_ignores_floors: RecoveryIgnoresFloors within 400 seeds;
+        floors_are_not_levelled: FloorsAreNotLevelled within 400 seeds;
+        ranges_ignore_the_floor: RangesIgnoreTheFloor within 1000 seeds;
+        tombstones_go_before_records: TombstonesGoBeforeRecords within 1000 seeds;
+    }
 }
 
 /// Only one in thousands of seeds reaches this: the one node that has a record is removed after some members have applied it and before all

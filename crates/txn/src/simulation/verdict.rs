@@ -1,8 +1,10 @@
 //! The end of a run: the faults are over, and the cluster must make progress, settle, and have kept its
 //! promise.
 
+use std::collections::BTreeSet;
+
 use crate::check::{self, Observation, Outcome, Transaction};
-use crate::id::{NodeId, RegionId, TableId, Txid};
+use crate::id::{Key, NodeId, RegionId, TableId, Txid, Version};
 use crate::table::Entry;
 
 use super::Report;
@@ -98,6 +100,7 @@ impl World {
                     && process.node.configuration().id == configuration.id
                     && process.clients.iter().all(|client| client.job.is_none())
                     && process.node.is_durable()
+                    && !process.node.is_reclaiming()
             })
         };
         configuration.is_settled(self.plan.f)
@@ -199,6 +202,16 @@ impl World {
         entries
     }
 
+    /// The version of a key without a row, at its primary.
+    fn floor(&self, table: TableId, key: Key) -> Version {
+        let configuration = &self.service.0;
+        let region = self.settings.region_of(configuration, table, key);
+        let process =
+            self.machines.get(&configuration.primary(region)).and_then(|machine| machine.process.as_ref());
+        let rows = process.and_then(|process| process.node.store().table(region, table));
+        rows.map_or(0, |rows| rows.row(key).version)
+    }
+
     /// The final state of all keys, as a transaction that reads them.
     fn final_read(&self) -> Transaction {
         let mut reads = Vec::new();
@@ -208,6 +221,13 @@ impl World {
                 let observe = |Entry { key, version, value }| Observation { table, key, version, value };
                 reads.extend(entries.into_iter().map(observe));
             }
+        }
+        // Keys without a row are absent.
+        let known: BTreeSet<(TableId, Key)> = reads.iter().map(|read| (read.table, read.key)).collect();
+        let effects = self.history.transactions.iter().flat_map(|transaction| &transaction.writes);
+        let written: BTreeSet<(TableId, Key)> = effects.map(|write| (write.table, write.key)).collect();
+        for &(table, key) in written.difference(&known) {
+            reads.push(Observation { table, key, version: self.floor(table, key), value: None });
         }
         Transaction {
             txid: Txid { node: NodeId(u16::MAX), worker: 1, sequence: 0 },

@@ -7,15 +7,17 @@
 //! Transaction locks are words of a row and last for a whole transaction. The sequence lock of a bucket is another matter: it guards the
 //! bucket's words for the length of one operation.
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::id::{Key, NodeId, Txid, Version, mix};
 use crate::sync::{AtomicU64, Ordering};
 
 use super::pool::Pool;
 use super::seqlock::SeqLock;
-use super::{Entry, Lock, Mode, Row, VALUE_BYTES_MAX, refusal};
+use super::{Entry, Floors, Lock, Mode, Row, Usage, VALUE_BYTES_MAX, refusal, room};
 
 const SLOTS: usize = 7;
 /// A bucket's words, by lines of the processor's cache: the link and the keys, of which the last spills into the second line; headers and
@@ -28,9 +30,10 @@ const OWNERS: usize = 23;
 
 const LOCKED: u64 = 1 << 63;
 
-/// The value word: whether the slot is taken, whether the key is present, the value's length and its block.
+/// The value word: whether the slot is taken, whether the key is present, whether it was never written, the value's length and its block.
 const OCCUPIED: u64 = 1 << 63;
 const PRESENT: u64 = 1 << 62;
+const FRESH: u64 = 1 << 61;
 const LENGTH_SHIFT: u32 = 32;
 const LENGTH_MASK: u64 = (1 << 20) - 1;
 
@@ -42,8 +45,21 @@ pub struct HashTable {
     heads: Box<[Head]>,
     overflow: Pool,
     values: [Pool; CLASSES],
+    /// Slots that are taken.
     rows: AtomicUsize,
+    tombstones: AtomicUsize,
     rows_max: usize,
+    /// The version of keys without a row, for readers, which take no lock.
+    absent: AtomicU64,
+    floors: Mutex<HashFloors>,
+}
+
+/// Changed by what makes a fresh row or ends one, and by what reclaims rows.
+#[derive(Default)]
+struct HashFloors {
+    floors: Floors,
+    /// How many fresh rows there are, by the floor at which they were locked.
+    fresh: BTreeMap<Version, usize>,
 }
 
 /// The first bucket of a chain, and the lock of the whole chain.
@@ -96,6 +112,18 @@ impl<'a> Slot<'a> {
     fn is_occupied(self) -> bool {
         self.value().load(Ordering::Relaxed) & OCCUPIED != 0
     }
+
+    fn is_fresh(self) -> bool {
+        self.value().load(Ordering::Relaxed) & FRESH != 0
+    }
+
+    fn is_tombstone(self) -> bool {
+        self.value().load(Ordering::Relaxed) & (OCCUPIED | PRESENT | FRESH) == OCCUPIED
+    }
+
+    fn version(self) -> Version {
+        self.header().load(Ordering::Relaxed) & !LOCKED
+    }
 }
 
 /// Where a key is, or could be.
@@ -115,7 +143,10 @@ impl HashTable {
             overflow: Pool::new(BUCKET_WORDS),
             values: std::array::from_fn(|class| Pool::new(1 << class)),
             rows: AtomicUsize::new(0),
+            tombstones: AtomicUsize::new(0),
             rows_max,
+            absent: AtomicU64::new(0),
+            floors: Mutex::default(),
         }
     }
 
@@ -131,7 +162,7 @@ impl HashTable {
         let bucket = self.bucket_of(key);
         self.heads[bucket].lock.read(|| match self.find(bucket, key)? {
             Place::Slot(slot) => self.row_of(slot),
-            _ => Some(Row::default()),
+            _ => Some(self.absent_row()),
         })
     }
 
@@ -139,9 +170,9 @@ impl HashTable {
         let bucket = self.bucket_of(key);
         let _guard = self.heads[bucket].lock.write();
         let place = self.find(bucket, key).expect(STEADY);
-        let row = match place {
-            Place::Slot(slot) => self.row_of(slot).expect(STEADY),
-            _ => Row::default(),
+        let (row, is_there) = match place {
+            Place::Slot(slot) => (self.row_of(slot).expect(STEADY), true),
+            _ => (Row::default(), false),
         };
         if row.owner.is_some_and(|holder| holder != owner) {
             return Lock::Held;
@@ -149,12 +180,22 @@ impl HashTable {
         if let Some(refused) = refusal(mode, row.value.is_some()) {
             return refused;
         }
-        if !matches!(place, Place::Slot(_)) && self.rows.load(Ordering::Relaxed) >= self.rows_max {
-            return Lock::Full;
+        if mode == Mode::Insert
+            && row.owner.is_none()
+            && let Some(refused) = room(self.usage(), self.rows_max, is_there)
+        {
+            return refused;
         }
         let slot = self.take(place, key);
+        if !is_there {
+            let mut floors = self.floors_mut();
+            let floor = floors.floors.absent;
+            *floors.fresh.entry(floor).or_insert(0) += 1;
+            slot.header().store(floor, Ordering::Relaxed);
+            slot.value().store(OCCUPIED | FRESH, Ordering::Relaxed);
+        }
         set_owner(slot, Some(owner));
-        Lock::Granted(Row { owner: Some(owner), ..row })
+        Lock::Granted(self.row_of(slot).expect(STEADY))
     }
 
     pub(super) fn unlock(&self, key: Key, owner: Txid) -> bool {
@@ -172,14 +213,22 @@ impl HashTable {
         let bucket = self.bucket_of(key);
         let _guard = self.heads[bucket].lock.write();
         let place = self.find(bucket, key).expect(STEADY);
-        let stored = match place {
-            Place::Slot(slot) => slot.header().load(Ordering::Relaxed) & !LOCKED,
-            _ => 0,
+        let (stored, was_tombstone) = match place {
+            Place::Slot(slot) => (slot.version(), slot.is_tombstone()),
+            _ => (0, false),
         };
         let newer = version > stored;
         if newer {
             let slot = self.take(place, key);
+            if slot.is_fresh() {
+                self.end_fresh(stored);
+            }
             self.store(slot, value);
+            match (was_tombstone, value.is_none()) {
+                (false, true) => drop(self.tombstones.fetch_add(1, Ordering::Relaxed)),
+                (true, false) => drop(self.tombstones.fetch_sub(1, Ordering::Relaxed)),
+                _ => {}
+            }
             let lock = slot.header().load(Ordering::Relaxed) & LOCKED;
             slot.header().store(lock | version, Ordering::Relaxed);
             if owner_of(slot) == Some(owner) {
@@ -214,7 +263,7 @@ impl HashTable {
                 let mut found = Vec::new();
                 for slot in self.chain(bucket).take(HOPS_MAX).flat_map(slots) {
                     let (key, row) = (slot.key().load(Ordering::Relaxed), self.row_of(slot)?);
-                    if row.version > 0 {
+                    if !slot.is_fresh() {
                         found.push(Entry { key, version: row.version, value: row.value });
                     }
                 }
@@ -222,6 +271,113 @@ impl HashTable {
             }));
         }
         (entries, None)
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        let tombstones = self.tombstones.load(Ordering::Relaxed);
+        let live = self.rows.load(Ordering::Relaxed).saturating_sub(tombstones);
+        Usage { live: live as u64, tombstones: tombstones as u64 }
+    }
+
+    pub(super) fn floors(&self) -> Floors {
+        self.floors_mut().floors
+    }
+
+    pub(super) fn tombstones(&self, cursor: u64, most: usize) -> (Vec<(Key, Version)>, Option<u64>) {
+        let mut found = Vec::new();
+        let first = usize::try_from(cursor).unwrap_or(usize::MAX).min(self.heads.len());
+        for bucket in first..self.heads.len() {
+            if found.len() >= most || bucket - first >= BUCKETS_PER_LOOK {
+                return (found, Some(bucket as u64));
+            }
+            let _guard = self.heads[bucket].lock.write();
+            let free = self.chain(bucket).flat_map(slots).filter(|slot| owner_of(*slot).is_none());
+            let free = free.filter(|slot| slot.is_tombstone());
+            found.extend(free.map(|slot| (slot.key().load(Ordering::Relaxed), slot.version())));
+        }
+        (found, None)
+    }
+
+    pub(super) fn raise(&self, floor: Version) {
+        let mut floors = self.floors_mut();
+        floors.floors.absent = floors.floors.absent.max(floor);
+        self.absent.store(floors.floors.absent, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_drained(&self, floor: Version) -> bool {
+        self.floors_mut().fresh.range(..floor).next().is_none()
+    }
+
+    pub(super) fn set_owner(&self, key: Key, owner: Txid) -> bool {
+        let bucket = self.bucket_of(key);
+        let _guard = self.heads[bucket].lock.write();
+        let Some(Place::Slot(slot)) = self.find(bucket, key) else { return false };
+        let is_free = owner_of(slot).is_none();
+        if is_free {
+            set_owner(slot, Some(owner));
+        }
+        is_free
+    }
+
+    pub(super) fn has_row(&self, key: Key) -> bool {
+        let bucket = self.bucket_of(key);
+        let _guard = self.heads[bucket].lock.write();
+        matches!(self.find(bucket, key), Some(Place::Slot(slot)) if !slot.is_fresh())
+    }
+
+    pub(super) fn reclaim(&self, rows: &[(Key, Version)], floor: Version) {
+        self.set_reclaimed(floor);
+        for &(key, version) in rows {
+            let bucket = self.bucket_of(key);
+            let _guard = self.heads[bucket].lock.write();
+            if let Some(Place::Slot(slot)) = self.find(bucket, key)
+                && slot.is_tombstone()
+                && slot.version() == version
+            {
+                self.free_tombstone(slot);
+            }
+        }
+    }
+
+    pub(super) fn set_reclaimed(&self, floor: Version) -> bool {
+        let mut floors = self.floors_mut();
+        let was_lower = floors.floors.reclaimed < floor;
+        floors.floors.reclaimed(floor);
+        self.absent.store(floors.floors.absent, Ordering::Relaxed);
+        was_lower
+    }
+
+    pub(super) fn drop_reclaimed(&self) {
+        let floor = self.floors().reclaimed;
+        if floor == 0 || self.tombstones.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        for bucket in 0..self.heads.len() {
+            let _guard = self.heads[bucket].lock.write();
+            for slot in self.chain(bucket).flat_map(slots) {
+                if slot.is_tombstone() && slot.version() <= floor {
+                    self.free_tombstone(slot);
+                }
+            }
+        }
+    }
+
+    fn absent_row(&self) -> Row {
+        Row { version: self.absent.load(Ordering::Relaxed), ..Row::default() }
+    }
+
+    fn end_fresh(&self, floor: Version) {
+        let mut floors = self.floors_mut();
+        if let Some(count) = floors.fresh.get_mut(&floor) {
+            *count -= 1;
+            if *count == 0 {
+                floors.fresh.remove(&floor);
+            }
+        }
+    }
+
+    fn floors_mut(&self) -> MutexGuard<'_, HashFloors> {
+        self.floors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn locks(&self) -> usize {
@@ -292,10 +448,21 @@ impl HashTable {
     /// Unlocks; a row that was never written goes.
     fn release(&self, slot: Slot<'_>) {
         set_owner(slot, None);
-        if slot.header().load(Ordering::Relaxed) == 0 {
-            slot.value().store(0, Ordering::Relaxed);
-            self.rows.fetch_sub(1, Ordering::Relaxed);
+        if slot.is_fresh() {
+            self.end_fresh(slot.version());
+            self.free(slot);
         }
+    }
+
+    fn free(&self, slot: Slot<'_>) {
+        slot.value().store(0, Ordering::Relaxed);
+        self.rows.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn free_tombstone(&self, slot: Slot<'_>) {
+        set_owner(slot, None);
+        self.tombstones.fetch_sub(1, Ordering::Relaxed);
+        self.free(slot);
     }
 
     fn row_of(&self, slot: Slot<'_>) -> Option<Row> {
@@ -347,6 +514,8 @@ impl HashTable {
     }
 }
 
+/// A search for tombstones looks at so many buckets at a time: the node has other work.
+const BUCKETS_PER_LOOK: usize = 1024;
 /// Only a racing reader can see a longer chain.
 const HOPS_MAX: usize = 1 << 20;
 const STEADY: &str = "the bucket is steady under its own lock";

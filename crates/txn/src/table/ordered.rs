@@ -4,17 +4,27 @@
 //! insert between the two shows up as a row that was not there, or as a lock, so there are no phantoms; and since validation is a
 //! procedure call and not a READ of memory, no structure versions are needed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::id::{Key, Txid, Version};
 
-use super::{Entry, Lock, Mode, Row, refusal};
+use super::{Entry, Floors, Lock, Mode, Row, Usage, refusal, room};
 
 /// An ordered table. All methods may be called by all threads; a range is read at one instant.
 pub struct OrderedTable {
-    rows: RwLock<BTreeMap<Key, Row>>,
+    contents: RwLock<Contents>,
     rows_max: usize,
+}
+
+#[derive(Default)]
+struct Contents {
+    rows: BTreeMap<Key, Row>,
+    /// Keys of deleted rows.
+    tombstones: BTreeSet<Key>,
+    /// Keys of rows that were never written: a lock has made them, and they go with it.
+    fresh: BTreeSet<Key>,
+    floors: Floors,
 }
 
 /// A row as a range read saw it.
@@ -43,7 +53,7 @@ pub enum ScanError {
 impl OrderedTable {
     /// A table for at most `rows_max` keys.
     pub fn new(rows_max: usize) -> OrderedTable {
-        OrderedTable { rows: RwLock::new(BTreeMap::new()), rows_max }
+        OrderedTable { contents: RwLock::default(), rows_max }
     }
 
     /// Takes at most so many keys from now on.
@@ -57,11 +67,12 @@ impl OrderedTable {
         if low > high {
             return Ok(found);
         }
-        for (&key, row) in self.read().range(low..=high) {
+        let contents = self.read();
+        for (&key, row) in contents.rows.range(low..=high) {
             if row.owner.is_some_and(|owner| owner != me) {
                 return Err(ScanError::Locked);
             }
-            if row.version == 0 {
+            if contents.is_fresh(key, row) {
                 continue;
             }
             bytes += row.value.as_ref().map_or(0, Vec::len);
@@ -74,66 +85,83 @@ impl OrderedTable {
     }
 
     pub(super) fn row(&self, key: Key) -> Row {
-        self.read().get(&key).cloned().unwrap_or_default()
+        let contents = self.read();
+        contents.rows.get(&key).cloned().unwrap_or_else(|| contents.floors.absent())
     }
 
     pub(super) fn lock(&self, key: Key, owner: Txid, mode: Mode) -> Lock {
-        let mut rows = self.write();
-        let full = rows.len() >= self.rows_max;
-        let there = rows.get(&key);
+        let mut contents = self.write();
+        let usage = contents.usage();
+        let there = contents.rows.get(&key);
         if there.is_some_and(|row| row.owner.is_some_and(|holder| holder != owner)) {
             return Lock::Held;
         }
         if let Some(refused) = refusal(mode, there.is_some_and(|row| row.value.is_some())) {
             return refused;
         }
-        if there.is_none() && full {
-            return Lock::Full;
+        let (is_there, is_mine) = (there.is_some(), there.is_some_and(|row| row.owner == Some(owner)));
+        if mode == Mode::Insert
+            && !is_mine
+            && let Some(refused) = room(usage, self.rows_max, is_there)
+        {
+            return refused;
         }
-        let row = rows.entry(key).or_default();
+        let absent = contents.floors.absent();
+        if !is_there {
+            contents.fresh.insert(key);
+        }
+        let row = contents.rows.entry(key).or_insert(absent);
         row.owner = Some(owner);
         Lock::Granted(row.clone())
     }
 
     pub(super) fn unlock(&self, key: Key, owner: Txid) -> bool {
-        let mut rows = self.write();
-        let Some(row) = rows.get_mut(&key).filter(|row| row.owner == Some(owner)) else { return false };
+        let mut contents = self.write();
+        let Some(row) = contents.rows.get_mut(&key).filter(|row| row.owner == Some(owner)) else {
+            return false;
+        };
         row.owner = None;
-        if row.version == 0 {
-            rows.remove(&key);
+        if contents.fresh.remove(&key) {
+            contents.rows.remove(&key);
         }
         true
     }
 
     pub(super) fn apply(&self, key: Key, version: Version, value: Option<&[u8]>, owner: Txid) -> bool {
-        let mut rows = self.write();
-        let stored = rows.get(&key).map_or(0, |row| row.version);
+        let mut contents = self.write();
+        let stored = contents.rows.get(&key).map_or(0, |row| row.version);
         let newer = version > stored;
         if newer {
-            let row = rows.entry(key).or_default();
+            let row = contents.rows.entry(key).or_default();
             row.version = version;
             row.value = value.map(<[u8]>::to_vec);
+            contents.fresh.remove(&key);
+            match value {
+                Some(_) => contents.tombstones.remove(&key),
+                None => contents.tombstones.insert(key),
+            };
         }
-        if let Some(row) = rows.get_mut(&key).filter(|row| row.owner == Some(owner)) {
+        if let Some(row) = contents.rows.get_mut(&key).filter(|row| row.owner == Some(owner)) {
             row.owner = None;
-            if row.version == 0 {
-                rows.remove(&key);
+            if contents.fresh.remove(&key) {
+                contents.rows.remove(&key);
             }
         }
         newer
     }
 
     pub(super) fn release_locks(&self) {
-        self.write().retain(|_, row| {
-            row.owner = None;
-            row.version > 0
-        });
+        let mut contents = self.write();
+        for key in std::mem::take(&mut contents.fresh) {
+            contents.rows.remove(&key);
+        }
+        contents.rows.values_mut().for_each(|row| row.owner = None);
     }
 
     pub(super) fn page(&self, cursor: u64, at_least: usize, bytes_max: usize) -> (Vec<Entry>, Option<u64>) {
-        let rows = self.read();
+        let contents = self.read();
         let (mut entries, mut bytes) = (Vec::new(), 0);
-        for (&key, row) in rows.range(cursor..).filter(|(_, row)| row.version > 0) {
+        for (&key, row) in contents.rows.range(cursor..).filter(|(key, row)| !contents.is_fresh(**key, row)) {
             if entries.len() >= at_least.max(1) || bytes >= bytes_max.max(1) {
                 return (entries, Some(key));
             }
@@ -144,23 +172,106 @@ impl OrderedTable {
     }
 
     pub(super) fn version(&self, key: Key) -> (Version, bool) {
-        self.read().get(&key).map_or((0, false), |row| (row.version, row.owner.is_some()))
+        let contents = self.read();
+        let row = contents.rows.get(&key);
+        row.map_or((contents.floors.absent, false), |row| (row.version, row.owner.is_some()))
     }
 
-    pub(super) fn rows(&self) -> u64 {
-        self.read().len() as u64
+    pub(super) fn usage(&self) -> Usage {
+        self.read().usage()
+    }
+
+    pub(crate) fn floors(&self) -> Floors {
+        self.read().floors
+    }
+
+    /// Deleted rows from `cursor` on that are not locked, at most so many; and where to go on.
+    pub(super) fn tombstones(&self, cursor: u64, most: usize) -> (Vec<(Key, Version)>, Option<u64>) {
+        let contents = self.read();
+        let mut found = Vec::new();
+        for &key in contents.tombstones.range(cursor..) {
+            if found.len() >= most {
+                return (found, Some(key));
+            }
+            let row = contents.rows.get(&key).filter(|row| row.owner.is_none());
+            found.extend(row.map(|row| (key, row.version)));
+        }
+        (found, None)
+    }
+
+    pub(super) fn raise(&self, floor: Version) {
+        let floors = &mut self.write().floors;
+        floors.absent = floors.absent.max(floor);
+    }
+
+    pub(super) fn is_drained(&self, floor: Version) -> bool {
+        let contents = self.read();
+        contents.fresh.iter().all(|key| contents.rows.get(key).is_none_or(|row| row.version >= floor))
+    }
+
+    pub(super) fn reclaim(&self, rows: &[(Key, Version)], floor: Version) {
+        let mut contents = self.write();
+        contents.floors.reclaimed(floor);
+        for (key, version) in rows {
+            let is_it = |row: &Row| row.version == *version && row.value.is_none();
+            if contents.tombstones.contains(key) && contents.rows.get(key).is_some_and(is_it) {
+                contents.rows.remove(key);
+                contents.tombstones.remove(key);
+            }
+        }
+    }
+
+    pub(super) fn set_reclaimed(&self, floor: Version) -> bool {
+        let floors = &mut self.write().floors;
+        let was_lower = floors.reclaimed < floor;
+        floors.reclaimed(floor);
+        was_lower
+    }
+
+    pub(super) fn drop_reclaimed(&self) {
+        let Contents { rows, tombstones, floors, .. } = &mut *self.write();
+        tombstones.retain(|key| {
+            let goes = rows.get(key).is_some_and(|row| row.version <= floors.reclaimed);
+            if goes {
+                rows.remove(key);
+            }
+            !goes
+        });
+    }
+
+    pub(super) fn set_owner(&self, key: Key, owner: Txid) -> bool {
+        let mut contents = self.write();
+        let row = contents.rows.get_mut(&key).filter(|row| row.owner.is_none());
+        row.map(|row| row.owner = Some(owner)).is_some()
+    }
+
+    pub(super) fn has_row(&self, key: Key) -> bool {
+        let contents = self.read();
+        contents.rows.contains_key(&key) && !contents.fresh.contains(&key)
     }
 
     pub(super) fn locks(&self) -> usize {
-        self.read().values().filter(|row| row.owner.is_some()).count()
+        self.read().rows.values().filter(|row| row.owner.is_some()).count()
     }
 
     // A thread that panicked cannot have left a row half written: each is replaced as a whole.
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Key, Row>> {
-        self.rows.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, Contents> {
+        self.contents.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<Key, Row>> {
-        self.rows.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> RwLockWriteGuard<'_, Contents> {
+        self.contents.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Contents {
+    /// Whether only a lock has made this row. Such a row is locked and has no value, so most rows need no search.
+    fn is_fresh(&self, key: Key, row: &Row) -> bool {
+        row.owner.is_some() && row.value.is_none() && self.fresh.contains(&key)
+    }
+
+    fn usage(&self) -> Usage {
+        let (all, tombstones) = (self.rows.len(), self.tombstones.len());
+        Usage { live: (all - tombstones) as u64, tombstones: tombstones as u64 }
     }
 }

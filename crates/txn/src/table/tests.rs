@@ -141,6 +141,76 @@ fn versions_survive_deletion() {
     }
 }
 
+fn tombstones(table: &Table) -> Vec<(Key, Version)> {
+    let (mut all, mut cursor) = (Vec::new(), Some(0));
+    while let Some(from) = cursor {
+        let (found, next) = table.tombstones(from, 2);
+        all.extend(found);
+        cursor = next;
+    }
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn a_key_that_was_reclaimed_goes_on_above_the_floor() {
+    for table in both(8) {
+        for key in 0..4 {
+            table.apply(key, key + 1, Some(b"there"), txid(0));
+        }
+        table.apply(2, 4, None, txid(0));
+        table.apply(3, 5, None, txid(0));
+        assert_eq!(table.usage(), Usage { live: 2, tombstones: 2 });
+        assert_eq!(tombstones(&table), [(2, 4), (3, 5)]);
+        table.lock(7, txid(1), Mode::Insert);
+        table.raise(5);
+        assert!(!table.is_drained(5) && table.is_drained(0), "a lock of a lower floor is held");
+        assert_eq!(table.row(6).version, 5);
+        assert!(table.unlock(7, txid(1)) && table.is_drained(5));
+        // Locked rows, rows of other versions and rows with values stay.
+        assert!(!table.seize(2, 3, txid(9)) && !table.seize(0, 1, txid(9)) && !table.seize(6, 5, txid(9)));
+        assert!(table.seize(2, 4, txid(9)) && !table.seize(2, 4, txid(9)));
+        assert_eq!(table.lock(2, txid(1), Mode::Insert), Lock::Held);
+        assert_eq!(tombstones(&table), [(3, 5)]);
+        assert!(!table.is_reclaimed(6, 5), "nothing is reclaimed before it is said");
+        table.reclaim(&[(2, 4), (3, 4), (0, 1), (6, 5)], 5);
+        assert_eq!(table.usage(), Usage { live: 2, tombstones: 1 });
+        assert!(table.is_reclaimed(2, 5) && !table.is_reclaimed(2, 6) && !table.is_reclaimed(3, 5));
+        assert!(!table.is_reclaimed(0, 1), "it is there");
+        assert_eq!(table.version(2), (5, false));
+        let Lock::Granted(row) = table.lock(2, txid(1), Mode::Insert) else { panic!("it is free") };
+        assert_eq!((row.version, row.value), (5, None));
+        assert_eq!(table.locks(), 1);
+        assert!(table.apply(2, 6, Some(b"again"), txid(1)));
+        table.drop_reclaimed();
+        assert_eq!(table.usage(), Usage { live: 3, tombstones: 0 });
+        assert_eq!((table.locks(), table.floors()), (0, Floors { absent: 5, reclaimed: 5 }));
+        assert!(table.set_reclaimed(9) && !table.set_reclaimed(8));
+        assert_eq!(table.row(3).version, 9);
+    }
+}
+
+#[test]
+fn tombstones_do_not_make_a_table_full_of_keys() {
+    for table in both(5) {
+        for key in 0..5 {
+            table.apply(key, 1, Some(b"x"), txid(0));
+        }
+        assert_eq!(table.lock(9, txid(1), Mode::Insert), Lock::Full);
+        for key in 0..5 {
+            table.apply(key, 2, None, txid(0));
+            assert!(matches!(table.lock(10 + key, txid(1), Mode::Insert), Lock::Granted(_)));
+            table.apply(10 + key, 1, Some(b"x"), txid(1));
+        }
+        assert_eq!(table.usage(), Usage { live: 5, tombstones: 5 });
+        table.apply(10, 2, None, txid(0));
+        assert_eq!(table.lock(20, txid(1), Mode::Insert), Lock::Held, "first tombstones must go");
+        table.reclaim(&[(0, 2)], 2);
+        assert!(matches!(table.lock(20, txid(1), Mode::Insert), Lock::Granted(_)));
+        assert_eq!(table.lock(1, txid(1), Mode::Insert), Lock::Full, "a deleted key takes a place, too");
+    }
+}
+
 #[test]
 fn a_range_shows_rows_deletions_and_locks() {
     let table = OrderedTable::new(100);

@@ -121,6 +121,7 @@ impl Cluster {
             page_pause_ns: 0,
             part_bytes: 4 << 20,
             page_pause_times: 0,
+            tombstones_max: 4096,
         };
         let first = Configuration::first(&ids, &boots, regions, bench.f);
         let mut nodes: Vec<Node> = ids
