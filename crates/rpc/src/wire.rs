@@ -22,7 +22,7 @@ pub const MESSAGES_MAX: usize = 31;
 /// The longest message: what 24 bits count.
 pub const MESSAGE_BYTES_MAX: usize = (1 << 24) - 1;
 /// The version of the format.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// The kind of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -163,6 +163,6 @@ fn immediates_that_contradict_themselves_are_refused() {
     let error = Immediate::from_bits(2 << 29).expect_err("a batch of nothing");
     assert_eq!(error.to_string(), "0 messages in a Request");
     let error =
-        Header::parse(&[0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).expect_err("another version");
-    assert_eq!(error.to_string(), "version 2, flags 0x0: this is version 1 without flags");
+        Header::parse(&[0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).expect_err("the version before");
+    assert_eq!(error.to_string(), "version 1, flags 0x0: this is version 2 without flags");
 }

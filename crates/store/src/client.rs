@@ -134,12 +134,13 @@ impl Client {
         })
     }
 
-    /// All entries of a table whose keys begin with `prefix`, in the order of their keys, as they were at one instant.
+    /// All entries of a table whose keys begin with `prefix`, in the order of their keys, as they were at one instant. Other clients' writes do not
+    /// make it fail: a node that they get in the way of reads a snapshot.
     ///
     /// # Errors
     /// [`StoreError`].
     pub fn scan(&mut self, table: &str, prefix: impl AsRef<[u8]>) -> Result<Vec<Entry>, StoreError> {
-        self.transact(|transaction| transaction.scan(table, prefix.as_ref()))
+        self.transact(|transaction| transaction.scan_as(table, prefix.as_ref(), true))
     }
 
     /// The first `limit` entries of an ordered table from the key `from` on and before the key `to`, in the order
@@ -298,20 +299,27 @@ mod tests {
     use std::io::Read as _;
     use std::net::TcpListener;
 
-    /// A door that gives each client this one answer. Its thread ends with the test.
-    fn door_that_answers(answer: fn() -> Answer) -> String {
+    /// A door that greets each client, and then does this. Its thread ends with the test.
+    fn door(serve: impl Fn(&mut BufReader<TcpStream>) + Send + 'static) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let door = listener.local_addr().expect("its address").to_string();
         std::thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
-                let _ = stream.read_exact(&mut [0; GREETING.len()]);
+            for stream in listener.incoming().flatten() {
                 let mut stream = BufReader::new(stream);
-                while receive::<Request>(&mut stream).is_ok() {
-                    let _ = send(stream.get_mut(), &answer());
-                }
+                let _ = stream.read_exact(&mut [0; GREETING.len()]);
+                serve(&mut stream);
             }
         });
         door
+    }
+
+    /// A door that gives each client this one answer.
+    fn door_that_answers(answer: fn() -> Answer) -> String {
+        door(move |stream| {
+            while receive::<Request>(stream).is_ok() {
+                let _ = send(stream.get_mut(), &answer());
+            }
+        })
     }
 
     fn ending() -> Answer {
@@ -348,16 +356,7 @@ mod tests {
 
     /// A door that ends every conversation after its first question.
     fn door_that_ends() -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let door = listener.local_addr().expect("its address").to_string();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let mut stream = BufReader::new(stream);
-                let _ = stream.read_exact(&mut [0; GREETING.len()]);
-                let _ = receive::<Request>(&mut stream);
-            }
-        });
-        door
+        door(|stream| drop(receive::<Request>(stream)))
     }
 
     #[test]
@@ -379,17 +378,10 @@ mod tests {
 
     /// A door that commits once in each conversation.
     fn door_that_ends_when_idle() -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let door = listener.local_addr().expect("its address").to_string();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let mut stream = BufReader::new(stream);
-                let _ = stream.read_exact(&mut [0; GREETING.len()]);
-                let _ = receive::<Request>(&mut stream);
-                let _ = send(stream.get_mut(), &Answer::Committed);
-            }
-        });
-        door
+        door(|stream| {
+            let _ = receive::<Request>(stream);
+            let _ = send(stream.get_mut(), &Answer::Committed);
+        })
     }
 
     #[test]

@@ -4,11 +4,12 @@ use crate::engine::{PATIENCE_NS, Store};
 use crate::error::StoreError;
 use crate::message::{
     Answer, Entry, Footprint, GREETING, Holding, Introduction, NodeStatus, REQUEST_BYTES_MAX, RangeFootprint,
-    Request, WriteRequest, receive_within, send,
+    Request, WriteRequest, check_greeting, receive_within, send,
 };
 use crate::order;
 use crate::peers;
 use crate::rows::{self, BackupEntry, Kind, WRITE_BYTES_MAX};
+use crate::scan;
 use crate::session::{Local, ROWS, Stop, USUAL_RECORD_BYTES_MAX};
 use crate::transaction::{Found, RANGE_KEYS_MAX, Range, Transaction};
 use highwire_txn::{Configuration, NodeId, Replica};
@@ -70,10 +71,14 @@ impl<'a> Conversation<'a> {
         self.reader.get_mut().begin();
         let mut greeting = [0; GREETING.len()];
         self.reader.read_exact(&mut greeting)?;
-        if greeting != GREETING {
+        if let Err(why) = check_greeting(greeting) {
+            if let Some(why) = why {
+                send(&mut self.writer, &Answer::Failed(why))?;
+                part(guest.stream.try_clone()?);
+            }
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let mut backup = BackupOf { store, token: None };
+        let mut backup = Backup { store, token: None };
         let mut refused = guest.refused.clone();
         loop {
             match self.reader.buffer().is_empty() {
@@ -94,8 +99,11 @@ impl<'a> Conversation<'a> {
             if let Some(why) = refused.take_if(|_| !matches!(request, Request::Meet(_))) {
                 return send(&mut self.writer, &Answer::Refused { why });
             }
-            if let Request::Backup { token, .. } = request {
-                backup.token = Some(token);
+            if let Request::Backup { token, .. } = request
+                && backup.token != Some(token)
+            {
+                // The one before ends.
+                backup = Backup { store, token: Some(token) };
             }
             let (answer, held) = answer(request, store);
             drop(room);
@@ -115,12 +123,12 @@ impl<'a> Conversation<'a> {
 }
 
 /// The backup that a conversation takes, which ends with it.
-struct BackupOf<'a> {
+struct Backup<'a> {
     store: &'a Store,
     token: Option<u64>,
 }
 
-impl Drop for BackupOf<'_> {
+impl Drop for Backup<'_> {
     fn drop(&mut self) {
         if let Some(token) = self.token {
             // A node that does not run any more has forgotten it.
@@ -137,8 +145,21 @@ fn answer(request: Request, store: &Store) -> (Answer, Option<Room>) {
     let mut room = Room::new(&store.keeper.total, ANSWER_BYTES_MAX);
     let read = match request {
         Request::Get { keys } => store.run(|local| async move { (get(local, keys, &mut room).await, room) }),
-        Request::Scan { table, prefix } => {
-            store.run(|local| async move { (scan(local, table, prefix, &mut room).await, room) })
+        Request::Scan { table, prefix, is_alone } => {
+            let (of, begin) = (table.clone(), prefix.clone());
+            let attempts =
+                if is_alone { (scan::ATTEMPTS, scan::ATTEMPTS_NS) } else { (u32::MAX, PATIENCE_NS) };
+            let read = store.run(move |local| async move {
+                (scan(local, attempts, table, prefix, &mut room).await, room)
+            });
+            match read {
+                Ok((Err(StoreError::Conflict | StoreError::Unavailable(_)), mut room)) if is_alone => {
+                    let entries = scan::entries(store, &of, &begin, &mut room);
+                    let answer = |entries| Answer::Scanned { entries, seen: Footprint::default() };
+                    Ok((entries.map(answer), room))
+                }
+                read => read,
+            }
         }
         Request::Range { table, from, to, limit } => store
             .run(move |local| async move { (range(local, table, from, to, limit, &mut room).await, room) }),
@@ -173,9 +194,10 @@ fn answer_shortly(request: Request, store: &Store) -> Answer {
         Request::Leave => store.run(|local| async move { leave(&local) }).and_then(|result| result),
         Request::Stop => Ok(Answer::Stopping),
         Request::Doors => Ok(Answer::Doors(store.doors())),
-        Request::Backup { token, step } => {
-            store.run(move |local| local.back_up(token, step)).and_then(|result| result).map(Answer::Backup)
-        }
+        Request::Backup { token, step, of } => store
+            .run(move |local| local.back_up(token, step, of))
+            .and_then(|result| result)
+            .map(Answer::Backup),
         Request::Restore { note, from, to, cells } => {
             store.run(|local| restore(local, note, from, to, cells)).and_then(|result| result)
         }
@@ -270,24 +292,32 @@ fn take(room: &mut Room, entries: &[Entry]) -> Result<(), Stop> {
     Ok(room.resize(bytes)?)
 }
 
-async fn scan(local: Local, table: Vec<u8>, prefix: Vec<u8>, room: &mut Room) -> Result<Answer, StoreError> {
+async fn scan(
+    local: Local,
+    (attempts_max, patience_ns): (u32, u64),
+    table: Vec<u8>,
+    prefix: Vec<u8>,
+    room: &mut Room,
+) -> Result<Answer, StoreError> {
     rows::check_table(&table)?;
     if order::is_ordered(&table) {
         let to = order::behind_prefix(&prefix);
-        return entries_between(local, table, (prefix, to), usize::MAX, room).await;
+        return entries_between(local, (attempts_max, patience_ns), table, (prefix, to), usize::MAX, room)
+            .await;
     }
     let (low, high) = rows::range(&table);
-    let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
-        let (entries, rows) = transaction.scan(&table, low, high).await?;
-        let is_wanted = |found: &Found| found.kind == Kind::Bytes && found.key.starts_with(&prefix);
-        let mut entries =
-            transaction.entries(&table, entries.into_iter().filter(is_wanted).collect()).await?;
-        entries.sort_unstable();
-        take(room, &entries)?;
-        let ranges = vec![RangeFootprint { low, high, rows }];
-        let seen = Footprint { ranges, ..Footprint::default() };
-        Ok(Answer::Scanned { entries, seen })
-    });
+    let result =
+        local.transact_at_most(attempts_max, patience_ns, false, async |transaction: &mut Transaction| {
+            let (entries, rows) = transaction.scan(&table, low, high).await?;
+            let is_wanted = |found: &Found| found.kind == Kind::Bytes && found.key.starts_with(&prefix);
+            let mut entries =
+                transaction.entries(&table, entries.into_iter().filter(is_wanted).collect()).await?;
+            entries.sort_unstable();
+            take(room, &entries)?;
+            let ranges = vec![RangeFootprint { low, high, rows }];
+            let seen = Footprint { ranges, ..Footprint::default() };
+            Ok(Answer::Scanned { entries, seen })
+        });
     result.await
 }
 
@@ -300,27 +330,37 @@ async fn range(
     room: &mut Room,
 ) -> Result<Answer, StoreError> {
     order::check(&table)?;
-    entries_between(local, table, (from, to), RANGE_KEYS_MAX.min(limit as usize), room).await
+    entries_between(
+        local,
+        (u32::MAX, PATIENCE_NS),
+        table,
+        (from, to),
+        RANGE_KEYS_MAX.min(limit as usize),
+        room,
+    )
+    .await
 }
 
 /// The first entries of an ordered table in a range.
 async fn entries_between(
     local: Local,
+    (attempts_max, patience_ns): (u32, u64),
     table: Vec<u8>,
     (from, to): (Vec<u8>, Option<Vec<u8>>),
     limit: usize,
     room: &mut Room,
 ) -> Result<Answer, StoreError> {
-    let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
-        let Range { found, nodes } = transaction.range(&table, &from, to.as_deref(), limit).await?;
-        let mut seen = Footprint { nodes, ..Footprint::default() };
-        for Found { key, .. } in &found {
-            seen.rows.extend(transaction.footprint(&table, key).await?);
-        }
-        let entries = transaction.entries(&table, found).await?;
-        take(room, &entries)?;
-        Ok(Answer::Scanned { entries, seen })
-    });
+    let result =
+        local.transact_at_most(attempts_max, patience_ns, false, async |transaction: &mut Transaction| {
+            let Range { found, nodes } = transaction.range(&table, &from, to.as_deref(), limit).await?;
+            let mut seen = Footprint { nodes, ..Footprint::default() };
+            for Found { key, .. } in &found {
+                seen.rows.extend(transaction.footprint(&table, key).await?);
+            }
+            let entries = transaction.entries(&table, found).await?;
+            take(room, &entries)?;
+            Ok(Answer::Scanned { entries, seen })
+        });
     result.await
 }
 
@@ -437,6 +477,7 @@ pub(crate) fn status(local: &Local) -> NodeStatus {
     let has_copy =
         |region: &&Vec<highwire_txn::Replica>| region.iter().any(|replica| replica.node == node.id());
     let is_member = configuration.boot(node.id()) == Some(node.boot());
+    let (usage, fullest_percent) = node.usage();
     NodeStatus {
         node: node.id().0,
         process: std::process::id(),
@@ -454,6 +495,10 @@ pub(crate) fn status(local: &Local) -> NodeStatus {
         committed: outcomes.committed,
         conflicts: outcomes.conflicts,
         unknown: outcomes.unknown,
+        rows: usage.live,
+        tombstones: usage.tombstones,
+        rows_max: node.settings().rows_max as u64,
+        fullest_percent,
         standing: node.standing(),
     }
 }

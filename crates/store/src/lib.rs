@@ -29,6 +29,7 @@ pub mod faults;
 mod freeze;
 mod fresh;
 mod idle;
+mod instant;
 mod message;
 mod metrics;
 mod milestones;
@@ -37,6 +38,7 @@ mod peers;
 mod register;
 mod resp;
 mod rows;
+mod scan;
 mod session;
 mod transaction;
 

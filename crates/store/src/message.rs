@@ -13,7 +13,21 @@ use std::io::{self, Read, Write};
 use std::marker::PhantomData;
 
 /// The first bytes of a conversation: this protocol, and its version.
-pub(crate) const GREETING: [u8; 8] = *b"hwstore2";
+pub(crate) const GREETING: [u8; 8] = *b"hwstore3";
+
+/// What to say to the one that has greeted so: nothing if it may go on, and nothing that it would understand if it speaks another protocol.
+pub(crate) fn check_greeting(greeting: [u8; 8]) -> Result<(), Option<StoreError>> {
+    let ([name @ .., version], [own_name @ .., own]) = (greeting, GREETING);
+    match (name == own_name, version == own) {
+        (true, true) => Ok(()),
+        (true, false) => Err(Some(StoreError::invalid(format!(
+            "this node speaks version {} of the store's protocol, and you speak version {}: use one release of this program everywhere",
+            char::from(own),
+            char::from(version)
+        )))),
+        (false, _) => Err(None),
+    }
+}
 
 /// The longest message.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -35,8 +49,9 @@ pub(crate) enum Request {
         #[serde(deserialize_with = "few::<_, _, KEYS_MAX>")]
         keys: Vec<(Vec<u8>, Vec<u8>)>,
     },
-    /// All entries of a table, at one instant.
-    Scan { table: Vec<u8>, prefix: Vec<u8> },
+    /// All entries of a table, at one instant. If `is_alone`, the transaction does nothing else, and the answer may come from a snapshot without a
+    /// footprint.
+    Scan { table: Vec<u8>, prefix: Vec<u8>, is_alone: bool },
     /// The first entries of an ordered table from one key on and before another, at one instant.
     Range { table: Vec<u8>, from: Vec<u8>, to: Option<Vec<u8>>, limit: u32 },
     /// Commits writes, if everything is still as it was read.
@@ -60,8 +75,8 @@ pub(crate) enum Request {
     Stop,
     /// The doors of all nodes that this one knows.
     Doors,
-    /// A step of a backup, which ends with the conversation.
-    Backup { token: u64, step: BackupStep },
+    /// A step of a backup, or of a scan, which ends with the conversation.
+    Backup { token: u64, step: BackupStep, of: BackupOf },
     /// Puts entries, if the key `note` has the value `from`, and gives it the value `to`.
     Restore { note: (Vec<u8>, Vec<u8>), from: Option<Vec<u8>>, to: Option<Vec<u8>>, cells: Vec<BackupEntry> },
     /// Asks the node to leave the cluster.
@@ -153,6 +168,15 @@ where
         }
     }
     deserializer.deserialize_seq(Few::<T, MOST>(PhantomData))
+}
+
+/// What is read at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum BackupOf {
+    /// Everything.
+    All,
+    /// The entries in rows with these keys, with their values or without.
+    Rows { low: Key, high: Key, has_values: bool },
 }
 
 /// A step of a backup at one node, in their order: see `freeze`.
@@ -302,6 +326,14 @@ pub struct NodeStatus {
     pub conflicts: u64,
     /// Transactions of unknown outcome.
     pub unknown: u64,
+    /// Keys in the regions of which this node is primary: rows of three tables, of which a long value and a node of an ordered table take one each.
+    pub rows: u64,
+    /// Rows of deleted keys there that have not been reclaimed yet.
+    pub tombstones: u64,
+    /// How many rows a table takes in a region.
+    pub rows_max: u64,
+    /// The rows of the table of a region that is fullest, of all copies at this node, in percent of these.
+    pub fullest_percent: u64,
     /// One line for a person who wonders why nothing happens.
     pub standing: String,
 }
@@ -404,7 +436,7 @@ mod tests {
             Request::Range { table: b"t".to_vec(), from: vec![], to: Some(vec![7]), limit: 9 },
             Request::Milestones,
             Request::Doors,
-            Request::Backup { token: 7, step: BackupStep::Page },
+            Request::Backup { token: 7, step: BackupStep::Page, of: BackupOf::All },
             Request::Sweep { table: b"t".to_vec(), low: 0, high: u64::MAX, most: 3 },
             restore_sample(),
             Request::Meet(Introduction {

@@ -7,6 +7,7 @@
 use crate::door::{self, Ended, Guest, Inlet, Keeper, Outlet, part};
 use crate::engine::Store;
 use crate::session::{Local, Outcomes};
+use highwire_txn::Usage;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -54,6 +55,9 @@ struct Snapshot {
     members: usize,
     primary_of: usize,
     copy_of: usize,
+    rows: Usage,
+    rows_max: u64,
+    fullest_percent: u64,
     outcomes: Outcomes,
     requests: [(&'static str, u64); 6],
     fenced: u64,
@@ -67,12 +71,16 @@ impl Snapshot {
         let regions = &configuration.regions;
         let is_member = configuration.boot(own) == Some(node.boot());
         let held = |replicas: &[highwire_txn::Replica]| replicas.iter().any(|replica| replica.node == own);
+        let (rows, fullest_percent) = node.usage();
         Snapshot {
             is_open: is_member && node.is_open(),
             configuration: configuration.id,
             members: configuration.members.len(),
             primary_of: regions.iter().filter(|replicas| held(&replicas[..1])).count(),
             copy_of: regions.iter().filter(|replicas| held(replicas)).count(),
+            rows,
+            rows_max: node.settings().rows_max as u64,
+            fullest_percent,
             outcomes: *local.shared.outcomes.borrow(),
             requests: [
                 ("execute", counters.execute),
@@ -127,6 +135,12 @@ impl Collector for Scrape {
         gauge(to, "members", "Nodes of the configuration", snapshot.members as i64)?;
         gauge(to, "primary_regions", "Regions of which this node is primary", snapshot.primary_of as i64)?;
         gauge(to, "regions", "Regions of which this node has a copy", snapshot.copy_of as i64)?;
+        gauge(to, "rows", "Keys in the regions of which this node is primary", snapshot.rows.live as i64)?;
+        let help = "Rows there of deleted keys that are not reclaimed yet";
+        gauge(to, "tombstones", help, snapshot.rows.tombstones as i64)?;
+        gauge(to, "rows_max", "Rows that a table takes in a region", snapshot.rows_max as i64)?;
+        let help = "The fullest table of a region here, in percent of what it takes";
+        gauge(to, "fullest_percent", help, snapshot.fullest_percent as i64)?;
         let outcomes = &snapshot.outcomes;
         counter(to, "committed", "Transactions that committed here", outcomes.committed)?;
         let causes = [

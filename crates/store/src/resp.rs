@@ -16,6 +16,7 @@ mod inline;
 mod keys;
 mod parse;
 mod reply;
+mod scans;
 mod server;
 mod session;
 
@@ -23,6 +24,7 @@ use crate::door::{self, Room};
 use crate::engine::{PATIENCE_NS, Store};
 use crate::error::StoreError;
 use crate::message::Footprint;
+use crate::scan;
 use crate::session::{Local, Stop, USUAL_RECORD_BYTES_MAX};
 use crate::transaction::Transaction;
 use reply::Reply;
@@ -90,21 +92,31 @@ fn drain(parser: &mut parse::Parser, found: &mut Vec<parse::Request>) -> Option<
     }
 }
 
-/// Runs commands, each as a transaction, until their replies are long; returns how many were run.
+/// Runs commands, each as a transaction, until their replies are long, or until writers get in the way of one that reads many keys. Returns the replies, and
+/// the commands that were not run.
 async fn each(local: Local, commands: Vec<Words>, mut room: Room) -> (Vec<Reply>, Vec<Words>, Room) {
     let mut replies = Vec::with_capacity(commands.len());
     let mut commands = commands.into_iter();
-    for words in commands.by_ref() {
+    while let Some(words) = commands.next() {
         let is_long = is_long(std::slice::from_ref(&words));
         let before = room.bytes();
-        let result = local.transact_with(PATIENCE_NS, is_long, async |transaction: &mut Transaction| {
+        let is_scan = scans::is_scan(&words);
+        let (attempts, patience_ns) =
+            if is_scan { (scan::ATTEMPTS, scan::ATTEMPTS_NS) } else { (u32::MAX, PATIENCE_NS) };
+        let result =
+            local.transact_at_most(attempts, patience_ns, is_long, async |transaction: &mut Transaction| {
+                room.shrink(before);
+                let reply = data::apply(transaction, &words, &mut room).await?;
+                // What the command has not counted itself.
+                room.resize(before + reply.held())?;
+                Ok(reply)
+            });
+        let result = result.await;
+        if is_scan && matches!(result, Err(StoreError::Conflict | StoreError::Unavailable(_))) {
             room.shrink(before);
-            let reply = data::apply(transaction, &words, &mut room).await?;
-            // What the command has not counted itself.
-            room.resize(before + reply.held())?;
-            Ok(reply)
-        });
-        replies.push(result.await.unwrap_or_else(|error| {
+            return (replies, std::iter::once(words).chain(commands).collect(), room);
+        }
+        replies.push(result.unwrap_or_else(|error| {
             room.shrink(before);
             Reply::failed(&error)
         }));

@@ -47,7 +47,9 @@ pub(crate) struct Shared {
     /// How transactions of this node have ended.
     pub(crate) outcomes: RefCell<Outcomes>,
     pub(crate) milestones: RefCell<Milestones>,
-    pub(crate) freeze: Cell<Freeze>,
+    pub(crate) freeze: RefCell<Freeze>,
+    /// The tables were nearly full when they were looked at last.
+    pub(crate) is_nearly_full: Cell<bool>,
 }
 
 /// Counts of how this node's transactions have ended.
@@ -91,7 +93,8 @@ impl Shared {
             promises: RefCell::default(),
             outcomes: RefCell::default(),
             milestones: RefCell::default(),
-            freeze: Cell::default(),
+            freeze: RefCell::default(),
+            is_nearly_full: Cell::default(),
         })
     }
 

@@ -86,6 +86,17 @@ impl Local {
     pub(crate) async fn transact_with<T>(
         &self,
         patience_ns: u64,
+        is_long: bool,
+        body: impl AsyncFnMut(&mut Transaction) -> Result<T, Stop>,
+    ) -> Result<T, StoreError> {
+        self.transact_at_most(u32::MAX, patience_ns, is_long, body).await
+    }
+
+    /// The same, and no more than so many attempts that others conflict with: then the error is a conflict, also for a range that is too long.
+    pub(crate) async fn transact_at_most<T>(
+        &self,
+        attempts_max: u32,
+        patience_ns: u64,
         mut is_long: bool,
         mut body: impl AsyncFnMut(&mut Transaction) -> Result<T, Stop>,
     ) -> Result<T, StoreError> {
@@ -147,6 +158,7 @@ impl Local {
                 }
                 Stop::NeedsLongWorker => is_long = true,
                 Stop::TooLong if pieces < PIECES_MAX => pieces *= 4,
+                Stop::TooLong if attempts_max < u32::MAX => return Err(StoreError::Conflict),
                 Stop::TooLong => {
                     return Err(StoreError::invalid(
                         "the table has too many rows to be read in one transaction",
@@ -155,7 +167,7 @@ impl Local {
                 Stop::Conflict => {
                     has_conflicted = true;
                     self.shared.outcomes.borrow_mut().conflicts += 1;
-                    if is_over {
+                    if is_over || attempt + 1 >= attempts_max {
                         return Err(StoreError::Conflict);
                     }
                     let most = 10_000u64 << attempt.min(9);

@@ -331,3 +331,27 @@ fn nodes_may_be_silent_at_each_others_doors() {
     until("one conversation", || (metric(&metrics, "connections{door=\"door\"}") == 1).then_some(()));
     assert_eq!(cluster.client().status().expect("a status").members.len(), 2);
 }
+
+/// A client of another release learns which one it needs, and one of another protocol nothing.
+#[test]
+fn a_client_that_speaks_another_version_is_told_which() {
+    let (cluster, _, metrics) = start(1, "");
+    let door = cluster.folder.config().doors()[0].clone();
+    let says = |greeting: &[u8]| {
+        let mut stream = TcpStream::connect(&door).expect("the door");
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        stream.write_all(greeting).expect("written");
+        let mut answer = Vec::new();
+        // The node ends the conversation.
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    let answer = says(b"hwstore2");
+    assert!(
+        answer.contains("this node speaks version 3") && answer.contains("you speak version 2"),
+        "{answer}"
+    );
+    assert_eq!(says(b"notstore"), "");
+    assert_eq!(ended(&metrics, "protocol"), 2);
+    cluster.client().put("t", "k", "v").expect("one of this version is served");
+}

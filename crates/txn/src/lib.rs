@@ -28,13 +28,13 @@ pub use configuration::{Agreed, Configuration, ConfigurationService, Member, Ref
 pub use id::{Key, NodeId, RegionId, TableId, Txid, Version};
 pub use journal::{DiskOperation, FileName, LoadError, Loaded, NoFileName, load};
 pub use node::{
-    Addressed, Counters, Event, Memory, Node, Outgoing, Reply, ServiceCall, SnapshotError, SnapshotPage,
-    TransactionError,
+    Addressed, Counters, Event, Memory, Node, Outgoing, Reply, ServiceCall, SnapshotError, SnapshotOf,
+    SnapshotPage, TransactionError,
 };
 pub use settings::{Settings, TableKind};
 pub use store::Store;
 pub use table::{
-    Entry, HashTable, LONG_VALUE_BYTES_MAX, Lock, Mode, OrderedTable, RangeRow, Row, ScanError, Table,
-    VALUE_BYTES_MAX,
+    Entry, Floors, HashTable, LONG_VALUE_BYTES_MAX, Lock, Mode, OrderedTable, RangeRow, Row, ScanError,
+    Table, Usage, VALUE_BYTES_MAX,
 };
 pub use worker::{AbortReason, Item, Phase, RangeItem, Worker};

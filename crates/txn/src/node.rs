@@ -16,7 +16,7 @@ mod replicate;
 mod snapshot;
 mod tickets;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem::take;
 
 use highwire_stdx::Rng;
@@ -33,7 +33,7 @@ use crate::worker::{AbortReason, Worker};
 
 pub use coordinator::TransactionError;
 pub(crate) use reclaim::Floor;
-pub use snapshot::{SnapshotError, SnapshotPage};
+pub use snapshot::{SnapshotError, SnapshotOf, SnapshotPage};
 
 /// A reply to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,8 +202,8 @@ pub struct Node {
     manager: Option<recovery::Manager>,
     replication: replicate::Replication,
     reclaiming: reclaim::Reclaiming,
-    /// A snapshot that is being read, or why it is lost.
-    snapshot: Option<Result<snapshot::Snapshot, SnapshotError>>,
+    /// Snapshots that are being read, by their names, or why they are lost.
+    snapshots: BTreeMap<u64, Result<snapshot::Snapshot, SnapshotError>>,
     counters: Counters,
     tickets: tickets::Tickets,
     /// Requests to this node itself, which need no network.
@@ -276,7 +276,7 @@ impl Node {
             manager: None,
             replication: replicate::Replication::default(),
             reclaiming: reclaim::Reclaiming::default(),
-            snapshot: None,
+            snapshots: BTreeMap::new(),
             counters: Counters::default(),
             tickets: tickets::Tickets::default(),
             local: VecDeque::new(),

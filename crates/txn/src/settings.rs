@@ -101,11 +101,15 @@ impl Settings {
 
     /// How many rows of deleted keys a table of a region keeps.
     pub(crate) fn tombstones_max(&self, table: TableId) -> usize {
-        let rows_max = match self.tables.get(usize::from(table.0)) {
+        self.tombstones_max.min(self.rows_max(table) / 4)
+    }
+
+    /// How many keys a table of a region takes.
+    pub(crate) fn rows_max(&self, table: TableId) -> usize {
+        match self.tables.get(usize::from(table.0)) {
             Some(TableKind::Sized { rows_max }) => *rows_max,
             _ => self.rows_max,
-        };
-        self.tombstones_max.min(rows_max / 4)
+        }
     }
 
     /// The longest value that a table takes.

@@ -414,6 +414,10 @@ fn show(console: &mut Console, door: &str, status: &NodeStatus, is_settled: bool
     if !status.is_open {
         console.line(format!("{:<22} {}", "", status.standing))?;
     }
+    if status.fullest_percent >= 80 {
+        let warning = format!("nearly full: {} % of rows_max = {}", status.fullest_percent, status.rows_max);
+        console.line(format!("{:<22} {}", "", console.paint(Tone::Bad, &warning)))?;
+    }
     Ok(())
 }
 

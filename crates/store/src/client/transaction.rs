@@ -53,8 +53,18 @@ impl ClientTransaction<'_> {
     /// # Errors
     /// [`StoreError`].
     pub fn scan(&mut self, table: &str, prefix: impl AsRef<[u8]>) -> Result<Vec<Entry>, StoreError> {
+        self.scan_as(table, prefix, false)
+    }
+
+    /// The same; `is_alone`: this transaction does nothing else.
+    pub(super) fn scan_as(
+        &mut self,
+        table: &str,
+        prefix: impl AsRef<[u8]>,
+        is_alone: bool,
+    ) -> Result<Vec<Entry>, StoreError> {
         let (table, prefix) = (table.as_bytes().to_vec(), prefix.as_ref().to_vec());
-        let request = Request::Scan { table: table.clone(), prefix: prefix.clone() };
+        let request = Request::Scan { table: table.clone(), prefix: prefix.clone(), is_alone };
         let (entries, seen) = match self.client.ask(&request)? {
             Answer::Scanned { entries, seen } => (entries, seen),
             answer => return Err(unexpected(answer)),

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// The longest sleep.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 
+/// A table that is so full is worth a warning.
+const NEARLY_FULL_PERCENT: u64 = 80;
+
 /// A node that runs.
 pub(super) struct Drive {
     pub(super) rpc: Rpc,
@@ -133,6 +136,25 @@ impl Drive {
         }
     }
 
+    /// Warns once when a table gets nearly full, and again only after it was less full for a time.
+    fn watch_room(&self) {
+        let node = self.shared.node.borrow();
+        let (usage, percent) = node.usage();
+        let was_nearly_full = self.shared.is_nearly_full.get();
+        if percent >= NEARLY_FULL_PERCENT && !was_nearly_full {
+            self.shared.is_nearly_full.set(true);
+            say(format_args!(
+                "node {}: a table of a region has {percent} % of the keys that it takes (rows_max = {}; {} keys are in the regions of which this node is \
+                 primary): `highwire store configure` raises rows_max",
+                node.id().0,
+                node.settings().rows_max,
+                usage.live
+            ));
+        } else if percent + 10 < NEARLY_FULL_PERCENT && was_nearly_full {
+            self.shared.is_nearly_full.set(false);
+        }
+    }
+
     fn has_left(&self) -> bool {
         matches!(*self.end.lock().unwrap_or_else(PoisonError::into_inner), End::Left)
     }
@@ -157,6 +179,7 @@ impl Drive {
         }
         self.shared.milestones.borrow_mut().look(&self.shared.node.borrow(), self.shared.f, now);
         if is_due {
+            self.watch_room();
             self.consider_leaving();
         }
         let has_received = self.backlog.receive(&mut self.rpc, &self.shared, now);

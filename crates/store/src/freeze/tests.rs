@@ -3,7 +3,7 @@
 use crate::client::{Client, Conversation};
 use crate::config::ClusterConfig;
 use crate::engine::Engine;
-use crate::message::{Answer, BackupAnswer, BackupStep, Request};
+use crate::message::{Answer, BackupAnswer, BackupOf, BackupStep, Request};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +36,7 @@ fn client(door: &str) -> Client {
 }
 
 fn step(conversation: &mut Conversation, token: u64, step: BackupStep) -> Answer {
-    conversation.tell(&Request::Backup { token, step }).expect("told");
+    conversation.tell(&Request::Backup { token, step, of: BackupOf::All }).expect("told");
     conversation.hear().expect("answered")
 }
 

@@ -1,6 +1,7 @@
 //! Hashes of the Redis door: all fields and values lie in the value of one key, so together they are no
 //! longer than a value may be.
 
+use super::keys::{integer, not_an_integer, or_nil, sum, take};
 use super::reply::Reply;
 use super::{TABLE, Words};
 use crate::door::Room;
@@ -75,7 +76,7 @@ pub(super) async fn apply(
         "HSET" | "HMSET" if !words.len().is_multiple_of(2) => {
             return Ok(Reply::wrong_arity(&name.to_lowercase()));
         }
-        "HINCRBY" if super::keys::integer(&words[3]).is_none() => return Ok(super::keys::not_an_integer()),
+        "HINCRBY" if integer(&words[3]).is_none() => return Ok(not_an_integer()),
         _ => {}
     }
     let mut fields = match transaction.get(TABLE, key).await? {
@@ -89,7 +90,6 @@ pub(super) async fn apply(
     let value_of = |fields: &Fields, field: &[u8]| {
         fields.iter().find(|(name, _)| name == field).map(|(_, value)| value.clone())
     };
-    let or_nil = |value: Option<Vec<u8>>| value.map_or(Reply::Nil, Reply::Bulk);
     Ok(match name {
         "HGET" => or_nil(value_of(&fields, &words[2])),
         "HMGET" => {
@@ -98,7 +98,7 @@ pub(super) async fn apply(
             for field in &words[2..] {
                 let value = places.get(&field[..]).map(|&place| fields[place].1.clone());
                 let reply = or_nil(value);
-                super::keys::take(room, &reply)?;
+                take(room, &reply)?;
                 transaction.breathe(reply.held()).await;
                 replies.push(reply);
             }
@@ -127,11 +127,12 @@ pub(super) async fn apply(
         "HSETNX" if value_of(&fields, &words[2]).is_some() => Reply::Integer(0),
         "HINCRBY" => {
             let there = value_of(&fields, &words[2]);
-            let there = there.map_or(Some(0), |value| super::keys::integer(&value));
+            let there = there.map_or(Some(0), |value| integer(&value));
             let Some(there) = there else { return Ok(Reply::error("ERR hash value is not an integer")) };
-            let Some(by) = super::keys::integer(&words[3]) else { return Ok(super::keys::not_an_integer()) };
-            let Some(sum) = there.checked_add(by) else {
-                return Ok(Reply::error("ERR increment or decrement would overflow"));
+            let Some(by) = integer(&words[3]) else { return Ok(not_an_integer()) };
+            let sum = match sum(there, by) {
+                Ok(sum) => sum,
+                Err(reply) => return Ok(reply),
             };
             set(&mut fields, &words[2], sum.to_string().as_bytes());
             return store(transaction, key, &fields, Reply::Integer(sum)).await;

@@ -6,6 +6,7 @@ use crate::door::Room;
 use crate::rows::{self, Kind};
 use crate::session::Stop;
 use crate::transaction::{Found, Transaction};
+use highwire_txn::Key;
 
 /// A number as this program writes it: neither a sign nor zeros nor blanks that it could do without.
 pub(super) fn integer(bytes: &[u8]) -> Option<i64> {
@@ -33,8 +34,12 @@ async fn put(transaction: &mut Transaction, key: &[u8], value: &[u8]) -> Result<
     transaction.put(TABLE, key, Kind::Bytes, value).await
 }
 
-fn or_nil(value: Option<Vec<u8>>) -> Reply {
+pub(super) fn or_nil(value: Option<Vec<u8>>) -> Reply {
     value.map_or(Reply::Nil, Reply::Bulk)
+}
+
+pub(super) fn sum(there: i64, by: i64) -> Result<i64, Reply> {
+    there.checked_add(by).ok_or_else(|| Reply::error("ERR increment or decrement would overflow"))
 }
 
 /// Goes on with the string at a key, or returns the error.
@@ -231,8 +236,9 @@ async fn add(transaction: &mut Transaction, key: &[u8], by: Option<i64>) -> Resu
     let value = string!(transaction, key);
     let there = value.map_or(Some(0), |value| integer(&value));
     let Some(there) = there else { return Ok(not_an_integer()) };
-    let Some(sum) = there.checked_add(by) else {
-        return Ok(Reply::error("ERR increment or decrement would overflow"));
+    let sum = match sum(there, by) {
+        Ok(sum) => sum,
+        Err(reply) => return Ok(reply),
     };
     put(transaction, key, sum.to_string().as_bytes()).await?;
     Ok(Reply::Integer(sum))
@@ -261,22 +267,45 @@ async fn set_many(transaction: &mut Transaction, name: &str, words: &Words) -> R
 /// The number of parts of the table; one SCAN reads one part.
 const PARTS: u64 = 16;
 
-/// A cursor is the next part of the table, so a key that stays is reported once.
-async fn scan(transaction: &mut Transaction, words: &Words, room: &mut Room) -> Result<Reply, Stop> {
+/// What a SCAN asks for. A cursor is the next part of the table, so a key that stays is reported once.
+pub(super) struct Scan<'a> {
+    pub(super) low: Key,
+    pub(super) high: Key,
+    pub(super) pattern: Option<&'a [u8]>,
+    kind: Option<Option<Kind>>,
+    next: u64,
+}
+
+impl Scan<'_> {
+    pub(super) fn wants(&self, kind: Kind) -> bool {
+        self.kind.is_none_or(|wanted| wanted == Some(kind))
+    }
+
+    pub(super) fn reply(&self, found: Vec<Reply>) -> Reply {
+        page(self.next, found)
+    }
+}
+
+fn page(next: u64, found: Vec<Reply>) -> Reply {
+    Reply::Array(vec![Reply::bulk(next.to_string()), Reply::Array(found)])
+}
+
+/// What a SCAN asks for, or the reply that needs no look.
+pub(super) fn parse_scan(words: &Words) -> Result<Scan<'_>, Reply> {
     let cursor = std::str::from_utf8(&words[1]).ok().and_then(|text| text.parse::<u64>().ok());
     let Some(cursor) = cursor else {
-        return Ok(Reply::error("ERR invalid cursor"));
+        return Err(Reply::error("ERR invalid cursor"));
     };
     let (mut pattern, mut kind) = (None, None);
     for pair in words[2..].chunks(2) {
-        let [name, value] = pair else { return Ok(Reply::error("ERR syntax error")) };
+        let [name, value] = pair else { return Err(Reply::error("ERR syntax error")) };
         match &*upper(name) {
-            "MATCH" => pattern = Some(value),
+            "MATCH" => pattern = Some(&value[..]),
             // The count is a hint, which this server ignores.
             "COUNT" => match integer(value) {
                 Some(1..) => {}
-                Some(_) => return Ok(Reply::error("ERR syntax error")),
-                None => return Ok(not_an_integer()),
+                Some(_) => return Err(Reply::error("ERR syntax error")),
+                None => return Err(not_an_integer()),
             },
             "TYPE" => {
                 kind = Some(match &*upper(value) {
@@ -285,25 +314,31 @@ async fn scan(transaction: &mut Transaction, words: &Words, room: &mut Room) -> 
                     _ => None,
                 });
             }
-            _ => return Ok(Reply::error("ERR syntax error")),
+            _ => return Err(Reply::error("ERR syntax error")),
         }
     }
     if pattern.is_some_and(|pattern| pattern.len() > glob::PATTERN_BYTES_MAX) {
-        return Ok(pattern_too_long());
+        return Err(pattern_too_long());
     }
-    let page = |next: u64, found| Ok(Reply::Array(vec![Reply::bulk(next.to_string()), Reply::Array(found)]));
     if cursor >= PARTS {
         // No part has this number, so nothing is left of the table.
-        return page(0, Vec::new());
+        return Err(page(0, Vec::new()));
     }
     let (low, high) = rows::range(TABLE);
     let width = (high - low) / PARTS + 1;
     let from = low + cursor * width;
-    let (entries, _) = transaction.scan(TABLE, from, (from + (width - 1)).min(high)).await?;
-    let is_wanted = |found: &Found| kind.is_none_or(|kind| kind == Some(found.kind));
-    let wanted = entries.into_iter().filter(is_wanted).collect();
-    let found = matching(transaction, wanted, pattern.map(|pattern| &pattern[..]), room).await?;
-    page(if cursor + 1 < PARTS { cursor + 1 } else { 0 }, found)
+    let next = if cursor + 1 < PARTS { cursor + 1 } else { 0 };
+    Ok(Scan { low: from, high: (from + (width - 1)).min(high), pattern, kind, next })
+}
+
+async fn scan(transaction: &mut Transaction, words: &Words, room: &mut Room) -> Result<Reply, Stop> {
+    let scan = match parse_scan(words) {
+        Ok(scan) => scan,
+        Err(reply) => return Ok(reply),
+    };
+    let (entries, _) = transaction.scan(TABLE, scan.low, scan.high).await?;
+    let wanted = entries.into_iter().filter(|found| scan.wants(found.kind)).collect();
+    Ok(scan.reply(matching(transaction, wanted, scan.pattern, room).await?))
 }
 
 #[cfg(test)]

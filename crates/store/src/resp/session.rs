@@ -2,7 +2,7 @@
 
 use super::parse::{Parser, REQUEST_BYTES_MAX, Request};
 use super::reply::Reply;
-use super::{Words, data, each, http, look, server, together, upper};
+use super::{Words, data, each, http, look, scans, server, together, upper};
 use crate::door::{ANSWER_BYTES_MAX, Ended, Guest, Inlet, Outlet, Room, Visit, part};
 use crate::engine::{Store, say};
 use crate::error::StoreError;
@@ -204,7 +204,14 @@ impl Session {
                 Ok((replies, rest, room)) => (replies, rest, Some(room)),
                 Err(error) => ((0..count).map(|_| Reply::failed(&error)).collect(), Vec::new(), None),
             };
+            let is_stuck = replies.is_empty() && commands.first().is_some_and(scans::is_scan);
             replies.iter().try_for_each(|reply| reply.put(self.is_resp3, out))?;
+            if is_stuck {
+                drop(_held);
+                let mut room = Room::new(&self.store.keeper.total, ANSWER_BYTES_MAX);
+                let reply = scans::from_snapshot(&self.store, &commands.remove(0), &mut room);
+                reply.put(self.is_resp3, out)?;
+            }
         }
         Ok(())
     }

@@ -271,7 +271,7 @@ impl Node {
         self.forget_requests();
         self.replication = Default::default();
         self.forget_reclaiming();
-        self.snapshot = None;
+        self.snapshots.clear();
         for worker in 0..self.settings.workers {
             self.interrupt(worker);
         }
@@ -296,7 +296,7 @@ impl Node {
         self.forget_requests();
         self.replication = Default::default();
         self.forget_reclaiming();
-        self.snapshot = None;
+        self.snapshots.clear();
         for worker in 0..self.settings.workers {
             self.give_up(worker);
         }

@@ -194,7 +194,7 @@ impl Node {
 
     pub(crate) fn apply(&mut self, txid: Txid, write: &Write) {
         let region = self.settings.region_of(&self.configuration, write.table, write.key);
-        self.keep_for_snapshot(region, write);
+        self.keep_for_snapshots(region, write);
         if self.store.apply(txid, write, region) {
             self.note(|| Entry::Wrote { write: write.clone() });
         }

@@ -17,7 +17,7 @@ use crate::defect::planted;
 use crate::id::{Key, NodeId, RegionId, TableId, Txid, Version};
 use crate::journal::Entry;
 use crate::message::{Request, Response};
-use crate::table::Table;
+use crate::table::{Table, Usage};
 
 use super::{Node, Purpose};
 
@@ -57,6 +57,19 @@ impl Node {
     /// Whether rows of deleted keys are being removed.
     pub fn is_reclaiming(&self) -> bool {
         self.reclaiming.under_way.is_some()
+    }
+
+    /// The rows of the regions of which this node is primary; and the keys of the table of a region that is fullest, of all copies here, in percent of what it takes.
+    pub fn usage(&self) -> (Usage, u64) {
+        let (mut all, mut fullest) = (Usage::default(), 0);
+        for (region, number, rows) in self.store.tables.iter() {
+            let usage = rows.usage();
+            if self.configuration.primary(region) == self.id {
+                all += usage;
+            }
+            fullest = fullest.max(usage.live * 100 / self.settings.rows_max(number).max(1) as u64);
+        }
+        (all, fullest)
     }
 
     /// Begins to remove tombstones of a table, if it has too many of them, or goes on.
@@ -220,3 +233,152 @@ impl Node {
 
 /// The owner of locks on rows that go. No worker has this number.
 const RECLAIMER: u16 = u16::MAX - 1;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::codec::encode;
+    use crate::configuration::Configuration;
+    use crate::message::Packet;
+    use crate::node::Event;
+    use crate::record::Write;
+    use crate::settings::{Settings, TableKind};
+    use crate::table::Mode;
+    use crate::worker::AbortReason;
+
+    const TABLE: TableId = TableId(0);
+    const REGION: RegionId = RegionId(0);
+
+    fn settings(f: usize) -> Settings {
+        Settings {
+            f,
+            tables: vec![TableKind::Ordered { keys_per_run: 1000 }],
+            tombstones_max: 1,
+            workers: 2,
+            ..Settings::of_tests()
+        }
+    }
+
+    fn alone() -> Node {
+        Node::new(NodeId(0), 1, Configuration::first(&[NodeId(0)], &[1], 1, 0), settings(0), 1)
+    }
+
+    fn run(node: &mut Node, worker: u16, key: Key, mode: Mode) {
+        node.begin(worker).expect("open");
+        node.add_to_write_set(worker, TABLE, key, mode).expect("in time");
+        node.execute(1, worker).expect("in time");
+        if mode == Mode::Insert {
+            node.set_value(worker, TABLE, key, b"value").expect("locked");
+        }
+        node.commit(1, worker).expect("in time");
+        assert!(matches!(
+            (node.poll_event(), node.poll_event()),
+            (Some(Event::Executed { result: Ok(()), .. }), Some(Event::Committed { .. }))
+        ));
+    }
+
+    fn rows(node: &Node) -> &Table {
+        node.store().table(REGION, TABLE).expect("its region")
+    }
+
+    #[test]
+    fn tombstones_are_bounded_and_versions_go_on() {
+        let mut node = alone();
+        for round in 0..50 {
+            for key in 0..4 {
+                run(&mut node, 0, key, Mode::Insert);
+                run(&mut node, 0, key, Mode::Delete);
+                assert!(rows(&node).usage().tombstones <= 1, "round {round}");
+            }
+        }
+        assert_eq!(rows(&node).usage().live, 0);
+        assert!(!node.is_reclaiming() && node.store().locks() == 0);
+        assert!(rows(&node).row(0).version >= 100);
+    }
+
+    /// The range has the same rows before and after, but not in between.
+    #[test]
+    fn a_range_in_which_a_key_came_and_went_and_was_reclaimed_has_changed() {
+        for defect in [None, Some(crate::defect::Defect::RangesIgnoreTheFloor)] {
+            let mut node = alone();
+            node.defect = defect;
+            node.begin(1).expect("open");
+            node.add_range(1, TABLE, 0, 50).expect("a range");
+            node.execute(1, 1).expect("in time");
+            assert!(matches!(node.poll_event(), Some(Event::Executed { result: Ok(()), .. })));
+            for key in [3, 4] {
+                run(&mut node, 0, key, Mode::Insert);
+                run(&mut node, 0, key, Mode::Delete);
+            }
+            assert_eq!(rows(&node).usage(), Default::default(), "both are gone");
+            node.commit(1, 1).expect("in time");
+            let event = node.poll_event();
+            let has_changed = matches!(event, Some(Event::Aborted { reason: AbortReason::Changed, .. }));
+            assert_eq!(has_changed, defect.is_none(), "{event:?}");
+        }
+    }
+
+    /// The first of two members, primary of the one region, with four tombstones; the other member has `synced` or not.
+    fn of_two(synced: bool) -> Node {
+        let ids = [NodeId(0), NodeId(1)];
+        let mut first = Configuration::first(&ids, &[1, 2], 1, 1);
+        first.regions[0].sort_by_key(|replica| replica.node);
+        first.regions[0][1].synced = synced;
+        let mut node = Node::new(NodeId(0), 1, first, settings(1), 1);
+        let txid = Txid { node: NodeId(0), worker: 0, sequence: 1 };
+        for key in 0..4 {
+            node.apply(txid, &Write { table: TABLE, key, read: key + 5, value: None });
+        }
+        node
+    }
+
+    fn sent(node: &mut Node) -> Vec<Request> {
+        std::iter::from_fn(|| node.poll_request())
+            .map(|outgoing| Packet::parse(&outgoing.bytes).expect("a packet").request)
+            .filter(|request| matches!(request, Request::Reclaim { .. }))
+            .collect()
+    }
+
+    #[test]
+    fn nothing_is_reclaimed_while_a_replica_is_filled_or_locks_of_a_lower_floor_are_held() {
+        let mut node = of_two(false);
+        node.reclaim();
+        assert!(sent(&mut node).is_empty() && !node.is_reclaiming(), "a page may be on its way");
+        node.configuration.regions[0][1].synced = true;
+        let other = Txid { node: NodeId(1), worker: 0, sequence: 9 };
+        rows(&node).lock(70, other, Mode::Insert);
+        node.reclaim();
+        assert!(sent(&mut node).is_empty() && node.is_reclaiming());
+        // A lock at the new floor does not matter.
+        rows(&node).lock(71, other, Mode::Insert);
+        rows(&node).unlock(70, other);
+        // The tombstone that is locked meanwhile stays.
+        rows(&node).lock(2, other, Mode::Insert);
+        node.reclaim();
+        let removed = vec![(0, 6), (1, 7), (3, 9)];
+        let request = Request::Reclaim { region: REGION, table: TABLE, floor: 9, rows: removed };
+        assert_eq!(sent(&mut node), [request]);
+        assert_eq!(rows(&node).usage().tombstones, 4, "the other copy comes first");
+        assert!(!rows(&node).is_reclaimed(50, 9));
+        node.on_reclaimed();
+        assert_eq!(rows(&node).usage().tombstones, 1);
+        assert!(rows(&node).is_reclaimed(50, 9) && !node.is_reclaiming());
+    }
+
+    #[test]
+    fn a_backup_removes_exactly_what_it_is_told_to() {
+        let ids = [NodeId(0), NodeId(1)];
+        let mut first = Configuration::first(&ids, &[1, 2], 1, 1);
+        first.regions[0].sort_by_key(|replica| replica.node);
+        let mut node = Node::new(NodeId(1), 2, first, settings(1), 1);
+        let txid = Txid { node: NodeId(0), worker: 0, sequence: 1 };
+        for key in 0..3 {
+            node.apply(txid, &Write { table: TABLE, key, read: key + 5, value: None });
+        }
+        let request = Request::Reclaim { region: REGION, table: TABLE, floor: 8, rows: vec![(0, 6), (1, 6)] };
+        let packet = Packet { configuration: 1, from: NodeId(0), request };
+        assert!(node.handle_request(2, NodeId(0), &encode(&packet)).is_some());
+        assert_eq!(rows(&node).usage().tombstones, 2);
+        assert_eq!(node.floors(), [Floor { region: REGION, table: TABLE, version: 8 }]);
+    }
+}
