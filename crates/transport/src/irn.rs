@@ -19,7 +19,7 @@ mod exchange;
 #[cfg(test)]
 mod scenarios;
 
-pub use config::{IrnConfig, LossRecovery};
+pub use config::{IrnConfig, LossRecovery, PartialAcks};
 pub use receiver::{Arrival, Location, PacketClass, ReceiverWindow, SACK_RUN_MAX};
 pub use rto::RetransmissionTimeout;
 pub use sack::SackWindow;

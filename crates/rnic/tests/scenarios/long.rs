@@ -19,9 +19,9 @@ struct Long {
     keys: [LocalKey; 2],
 }
 
-fn long(recovery: Recovery) -> Long {
+fn long(recovery: Recovery, transport: TransportConfig, mtu: Mtu) -> Long {
     let link = Link { latency: Duration::from_micros(1), ..Link::default() };
-    let mut net = Net::new(vec![Lengths::default(); 2], link, TransportConfig::default(), 1);
+    let mut net = Net::new(vec![Lengths::default(); 2], link, transport, 1);
     let (mut ends, mut keys) = (Vec::new(), Vec::new());
     for (index, node) in net.nodes.iter_mut().enumerate() {
         let length = u64::from(LONGEST);
@@ -37,7 +37,7 @@ fn long(recovery: Recovery) -> Long {
     for index in 0..2 {
         let attr = QpAttr {
             access: Some(Access::ALL),
-            path_mtu: Some(Mtu::B4096),
+            path_mtu: Some(mtu),
             rq_psn: Some(Psn::new(0xFF_0000)),
             sq_psn: Some(Psn::new(0xFF_0000)),
             max_dest_rd_atomic: Some(1),
@@ -58,7 +58,7 @@ fn long(recovery: Recovery) -> Long {
 #[test]
 fn two_gibibytes_are_one_message() {
     for recovery in RECOVERIES {
-        let Long { mut net, ends, keys } = long(recovery);
+        let Long { mut net, ends, keys } = long(recovery, TransportConfig::default(), Mtu::B4096);
         let remote = Remote { va: BASE, rkey: RemoteKey(keys[1].0) };
         let sges = [Sge { addr: BASE, length: LONGEST, lkey: keys[0] }];
         let receive = [Sge { addr: BASE, length: LONGEST, lkey: keys[1] }];
@@ -78,4 +78,32 @@ fn two_gibibytes_are_one_message() {
         assert_eq!(net.nodes[1].memory.placed, 2 * u64::from(LONGEST));
         assert_eq!(net.nodes[1].take_completions()[0].byte_len, LONGEST);
     }
+}
+
+/// Go-back-N may have half of all PSNs in flight. If the next request does not fit, only an acknowledgement makes room: the last
+/// packet that fits asks for one, although no other packet does.
+#[test]
+fn the_last_packet_before_the_psns_run_out_asks_for_an_acknowledgement() {
+    let transport = TransportConfig {
+        ack_interval: u32::MAX,
+        go_back_n_window: (1 << 23) - 2,
+        ..TransportConfig::default()
+    };
+    let Long { mut net, ends, keys } = long(Recovery::GoBackN, transport, Mtu::B256);
+    // Two of these messages have 7,812,500 packets; a third does not fit.
+    let sges = [Sge { addr: BASE, length: 1_000_000_000, lkey: keys[0] }];
+    let remote = Remote { va: BASE, rkey: RemoteKey(keys[1].0) };
+    let node = &mut net.nodes[0];
+    for message in 0..3 {
+        let wr = SendWr::new(message, Operation::Write(remote), &sges);
+        node.rnic.post_send(Instant::ZERO, ends[0].qpn, &wr).expect("posts");
+    }
+    let (mut sent, mut asked) = (0u32, Vec::new());
+    while let Some(packet) = node.rnic.poll_transmit(Instant::ZERO) {
+        sent += 1;
+        if packet.headers.bth.ack_request {
+            asked.push(sent);
+        }
+    }
+    assert_eq!((sent, asked), (7_812_500, vec![7_812_500]));
 }

@@ -16,6 +16,21 @@ pub enum LossRecovery {
     GoBackN,
 }
 
+/// What a sender that repairs a loss does about a partial acknowledgement: one that stops at a packet which was not repeated yet.
+/// The paper does not say; its authors' hardware code repeats that packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum PartialAcks {
+    /// Nothing: only a selective acknowledgement or a timeout makes it repeat a packet.
+    Never,
+    /// It repeats the packet if there is evidence of its loss: a later packet has arrived, or the packet left before the last
+    /// repetition that a selective acknowledgement or a timeout caused.
+    #[default]
+    Evident,
+    /// It always repeats the packet, as the authors' hardware code does. After a repetition in vain each acknowledgement then
+    /// stops at a packet that is merely on its way, and each packet leaves twice.
+    Hardware,
+}
+
 /// The parameters of one direction of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IrnConfig {
@@ -36,6 +51,11 @@ pub struct IrnConfig {
     pub sack_restarts_timer: bool,
     /// How losses are repaired; both ends must agree.
     pub recovery: LossRecovery,
+    /// What a partial acknowledgement leads to. Without SACK it always repeats a packet, since nothing else would.
+    pub partial_acks: PartialAcks,
+    /// How far packets may overtake each other on their way: a packet counts as lost when one has arrived that is more than so
+    /// many packets later. Zero, as in the paper, for networks that keep the order of a flow's packets.
+    pub reordering_packets: u32,
 }
 
 impl IrnConfig {
@@ -65,6 +85,18 @@ impl IrnConfig {
         IrnConfig { cap, ..self }
     }
 
+    /// The same with another answer to partial acknowledgements.
+    #[must_use]
+    pub const fn with_partial_acks(self, partial_acks: PartialAcks) -> IrnConfig {
+        IrnConfig { partial_acks, ..self }
+    }
+
+    /// The same for a network on which packets overtake each other.
+    #[must_use]
+    pub const fn with_reordering(self, packets: u32) -> IrnConfig {
+        IrnConfig { reordering_packets: packets, ..self }
+    }
+
     /// The same with another way to repair losses.
     #[must_use]
     pub const fn with_recovery(self, recovery: LossRecovery) -> IrnConfig {
@@ -84,6 +116,8 @@ impl Default for IrnConfig {
             computes_rto: false,
             sack_restarts_timer: false,
             recovery: LossRecovery::SelectiveRepeat,
+            partial_acks: PartialAcks::Evident,
+            reordering_packets: 0,
         }
     }
 }

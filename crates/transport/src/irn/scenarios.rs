@@ -497,3 +497,61 @@ fn runs_are_reported_across_words_and_up_to_a_byte() {
     let all = Arrival::InOrder { advanced: last + 1, messages: 0, completions: 0 };
     assert_eq!(window.on_arrival(Psn::new(0xFF_FFC0), PacketClass::Middle), all);
 }
+
+#[test]
+fn an_overtaken_packet_is_not_lost_until_the_tolerance_is_used_up() {
+    let config = IrnConfig::default().with_cap(16).with_reordering(3);
+    check(
+        config,
+        "
+        send 8           -> sent 8; 0..8
+        nack 0 1         -> +0 sack 1; 0..8 sacked 1
+        nack 0 3         -> +0 sack 1; 0..8 sacked 1 3
+        resend           -> resent []; 0..8 sacked 1 3
+        ack 2            -> +2; 2..8 sacked 3
+        resend           -> resent []; 2..8 sacked 3
+        nack 2 5         -> +0 sack 1; 2..8 sacked 3 5
+        resend           -> resent []; 2..8 sacked 3 5
+        nack 2 6         -> +0 sack 1 loss; 2..8 sacked 3 5 6 | resend 2
+        resend 3         -> resent [2]; 2..8 sacked 3 5 6 | recovery to 7
+        send 2           -> sent 2; 2..10 sacked 3 5 6 | recovery to 7
+        nack 2 8         -> +0 sack 1; 2..10 sacked 3 5 6 8 | recovery to 7 | search after 2
+        resend 3         -> resent [4]; 2..10 sacked 3 5 6 8 | recovery to 9
+        ack 7            -> +5; 7..10 sacked 8 | recovery to 9
+        timeout          -> Resend; 7..10 sacked 8 | recovery to 9 | resend 7
+        ",
+    );
+}
+
+#[test]
+fn partial_acknowledgements_repeat_a_packet_never_on_evidence_or_always() {
+    let check = |partial_acks, after: &str| {
+        let conversation = format!(
+            "send 8           -> sent 8; 0..8
+            nack 0 2         -> +0 sack 1 loss; 0..8 sacked 2 | resend 0
+            resend 2         -> resent [0, 1]; 0..8 sacked 2 | recovery to 7 | search after 1
+            send 4           -> sent 4; 0..12 sacked 2 | recovery to 7 | search after 1
+            resend           -> resent []; 0..12 sacked 2 | recovery to 7
+            {after}"
+        );
+        check(IrnConfig::default().with_cap(16).with_partial_acks(partial_acks), &conversation);
+    };
+    check(
+        PartialAcks::Never,
+        "ack 5            -> +5; 5..12 | recovery to 7
+        resend           -> resent []; 5..12 | recovery to 7
+        ack 9            -> +4 recovered; 9..12",
+    );
+    check(
+        PartialAcks::Evident,
+        "ack 5            -> +5; 5..12 | recovery to 7 | resend 5
+        resend           -> resent [5]; 5..12 | recovery to 11 | search after 5
+        ack 9            -> +4; 9..12 | recovery to 11 | search after 5",
+    );
+    check(
+        PartialAcks::Hardware,
+        "ack 5            -> +5; 5..12 | recovery to 7 | resend 5
+        resend           -> resent [5]; 5..12 | recovery to 11 | search after 5
+        ack 9            -> +4; 9..12 | recovery to 11 | resend 9",
+    );
+}

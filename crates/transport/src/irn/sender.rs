@@ -7,7 +7,7 @@
 //! Invariants: `next_to_send` is at most `cap` ahead of `first_unacknowledged`, modulo 2^24; only packets in between are marked
 //! in the SACK window; while a loss is being repaired, `retransmit_psn` is the last packet resent or the next to be.
 
-use super::config::{IrnConfig, LossRecovery};
+use super::config::{IrnConfig, LossRecovery, PartialAcks};
 use super::sack::SackWindow;
 use highwire_stdx::Duration;
 use highwire_wire::Psn;
@@ -315,7 +315,7 @@ impl SenderWindow {
             // SACK above it may well have been sent before the retransmission arrived.
             // The hardware lets one presumption found the next. Once a NACK is lost and a packet resent in vain, every
             // acknowledgement then stops at a packet that is merely on its way, and each packet leaves twice for good; so
-            // here only packets that were sent before the last evident loss are presumed lost.
+            // by default only packets that were sent before the last evident loss are presumed lost (`PartialAcks`).
             let is_presumed = !self.has_evidence(sack);
             self.resend_front();
             self.is_presumed = is_presumed;
@@ -329,14 +329,25 @@ impl SenderWindow {
 
     /// Whether the packet at which a partial acknowledgement stops may be taken for lost.
     fn may_presume(&self, front: Psn, sack: Option<Sack>) -> bool {
-        self.config.recovery == LossRecovery::SelectiveWithoutSack
-            || self.has_evidence(sack)
-            || front.is_before(self.evident_psn)
+        if self.config.recovery == LossRecovery::SelectiveWithoutSack {
+            return true;
+        }
+        match self.config.partial_acks {
+            PartialAcks::Never => false,
+            PartialAcks::Evident => {
+                self.has_evidence(sack)
+                    || front.add(self.config.reordering_packets).is_before(self.evident_psn)
+            }
+            PartialAcks::Hardware => true,
+        }
     }
 
-    /// Whether a packet beyond the front is known to have arrived.
+    /// Whether a packet is known to have arrived that is too far beyond the front to have overtaken it.
+    #[inline]
     fn has_evidence(&self, sack: Option<Sack>) -> bool {
-        sack.is_some() || !self.sacked.is_empty()
+        let front = self.first_unacknowledged();
+        let has_passed = |high: Psn| high.distance_from(front) > self.config.reordering_packets as i32;
+        sack.is_some_and(|sack| has_passed(sack.high)) || self.sacked.highest().is_some_and(has_passed)
     }
 
     /// Go-back-N, while a pass over everything unacknowledged is under way or its outcome unknown.
@@ -368,8 +379,10 @@ impl SenderWindow {
         // SACKs above the recovery sequence when recovery ends. The paper calls a packet lost as soon as a higher one is
         // selectively acknowledged, so neither is copied.
         let is_lost = match self.config.recovery {
-            LossRecovery::SelectiveRepeat => !self.sacked.is_empty(),
-            LossRecovery::SelectiveWithoutSack | LossRecovery::GoBackN => sack.is_some(),
+            LossRecovery::SelectiveRepeat => self.has_evidence(None),
+            LossRecovery::SelectiveWithoutSack | LossRecovery::GoBackN => {
+                sack.is_some() && self.has_evidence(sack)
+            }
         };
         let is_scheduled = self.repair == Repair::Resend && self.retransmit_psn == front;
         if is_scheduled && front != self.next_to_send {
@@ -425,11 +438,19 @@ impl SenderWindow {
         }
     }
 
+    /// Whether a packet has arrived that is too far beyond this one to have overtaken it.
+    fn is_overtaken(&self, hole: Psn) -> bool {
+        let tolerated = self.config.reordering_packets as i32;
+        self.sacked.highest().is_some_and(|highest| highest.distance_from(hole) > tolerated)
+    }
+
     fn find_hole(&mut self) -> Option<Psn> {
         let from = self.retransmit_psn.next();
         let hole = match self.config.recovery {
             // Rule 4 (IRN §3.1): a packet is a hole only below a selectively acknowledged one.
-            LossRecovery::SelectiveRepeat => self.sacked.next_hole(from),
+            LossRecovery::SelectiveRepeat => {
+                self.sacked.next_hole(from).filter(|&hole| self.is_overtaken(hole))
+            }
             LossRecovery::SelectiveWithoutSack => None,
             LossRecovery::GoBackN => {
                 let front = self.first_unacknowledged();

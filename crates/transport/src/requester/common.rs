@@ -9,7 +9,7 @@ use crate::counters::Counter;
 use crate::plan::{Plan, RIDING_ACK_BYTES};
 use crate::send_queue::{SendQueue, SendWqe};
 use highwire_stdx::Instant;
-use highwire_verbs::{CompletionStatus, Operation, PostError, SendWr};
+use highwire_verbs::{CompletionStatus, Operation, PostError, SendWr, Service};
 use highwire_wire::Psn;
 
 /// How a mode numbers packets, as far as the start and the end of a request depend on it.
@@ -67,6 +67,15 @@ pub(super) struct Common {
     /// The queue pair is to go into error.
     pub(super) failed: bool,
     pub(super) drained_reported: bool,
+}
+
+/// How many packets a request has, or its answer.
+pub(super) fn packets_of(conn: &Connection, wqe: &SendWqe) -> u32 {
+    // A frame goes whole.
+    if conn.config.service == Service::Raw {
+        return 1;
+    }
+    conn.mtu.packets(if wqe.operation.is_atomic() { 8 } else { wqe.length })
 }
 
 impl Common {
@@ -241,9 +250,11 @@ impl Common {
 
     /// Whether the request at the cursor may have to wait for an answer to this one.
     #[inline]
-    pub(super) fn next_may_wait(&self) -> bool {
+    pub(super) fn next_may_wait(&self, numbers: &impl Numbers, conn: &Connection) -> bool {
         self.queue.wqes.get(self.queue.cursor).is_none_or(|next| {
             next.flags.fence
+                // It starts when its PSNs fit, and only an acknowledgement makes room for them.
+                || !numbers.has_room_for(packets_of(conn, next))
                 || next.operation.is_read_or_atomic()
                 || next.operation.is_local()
                 || next.operation.consumes_receive()

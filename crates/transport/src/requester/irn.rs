@@ -195,7 +195,8 @@ impl Irn {
     fn asks_for_ack(&mut self, common: &mut Common, conn: &Connection, is_last: bool, is_seen: bool) -> bool {
         common.unrequested_acks += 1;
         let in_flight = self.window.in_flight();
-        let is_end = is_last && if common.queue.is_exhausted() { is_seen } else { common.next_may_wait() };
+        let is_end =
+            is_last && if common.queue.is_exhausted() { is_seen } else { common.next_may_wait(self, conn) };
         // The requester asks before it runs out of credits or of places in the send queue.
         let runs_low = common.credits_left().is_some_and(|left| left < CREDITS_LOW)
             || common.queue.len() * 2 >= conn.config.caps.max_send_wr as usize;

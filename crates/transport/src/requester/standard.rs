@@ -183,7 +183,7 @@ impl Standard {
     ) -> bool {
         common.unrequested_acks += 1;
         let in_flight = self.next_psn.ahead_of(self.first_unacknowledged);
-        let asks = is_last && (common.queue.is_exhausted() || is_read || common.next_may_wait())
+        let asks = is_last && (common.queue.is_exhausted() || is_read || common.next_may_wait(self, conn))
             || common.unrequested_acks >= conn.transport.ack_interval
             || in_flight >= conn.transport.go_back_n_window
             || common.asks_always

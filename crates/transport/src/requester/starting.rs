@@ -1,12 +1,12 @@
 //! Requests start: when they may, with their memory found and their numbers given.
 
 use super::check_start;
-use super::common::{Common, Numbers};
+use super::common::{Common, Numbers, packets_of};
 use super::ending::outcome;
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::send_queue::Progress;
-use highwire_verbs::{CompletionStatus, Operation, QpState, Service};
+use highwire_verbs::{CompletionStatus, Operation, QpState};
 use highwire_wire::Psn;
 
 /// Whether a request may start now.
@@ -96,9 +96,7 @@ impl Common {
             self.poisoned = true;
             return Gate::Wait;
         }
-        let length = if wqe.operation.is_atomic() { 8 } else { wqe.length };
-        // A frame goes whole.
-        let packets = if conn.config.service == Service::Raw { 1 } else { conn.mtu.packets(length) };
+        let packets = packets_of(conn, wqe);
         if !numbers.has_room_for(packets) {
             return Gate::Wait;
         }
