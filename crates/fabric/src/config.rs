@@ -11,6 +11,8 @@ pub struct FabricConfig {
     pub priorities: u8,
     /// Where packets wait in a switch, and how much room there is.
     pub buffering: Buffering,
+    /// In which order the packets that wait for an output leave.
+    pub service: Service,
     /// Priority flow control; `None`: a full buffer drops.
     pub pfc: Option<Pfc>,
     /// Marking; `None`: no packet is marked.
@@ -23,6 +25,19 @@ pub struct FabricConfig {
     pub balancing: Balancing,
     /// What a switch does about a dead link.
     pub rerouting: Rerouting,
+}
+
+/// In which order the packets of one priority that wait for an output leave.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Service {
+    /// The inputs take turns, a packet each: virtual output queues. A switch with one pool has a single queue per output, so
+    /// there it is the same as [`Service::Fifo`].
+    #[default]
+    RoundRobin,
+    /// In the order in which they came, from whichever input.
+    Fifo,
 }
 
 /// Where packets wait in a switch.
@@ -73,6 +88,10 @@ pub struct Ecn {
     pub max_probability: f64,
     /// Whether the queue is judged when a packet joins it (DCQCN, DCTCP) or when it leaves.
     pub when: MarkWhen,
+    /// The thresholds hold for links of this rate; the ports of other links have theirs in proportion. `None`: they hold
+    /// for all ports alike.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub per: Option<Rate>,
 }
 
 /// At which end of a queue packets are marked.
@@ -146,6 +165,7 @@ impl Default for FabricConfig {
             seed: 1,
             priorities: 1,
             buffering: Buffering::InputQueued { input_bytes: 240_000 },
+            service: Service::RoundRobin,
             pfc: None,
             ecn: None,
             trimming: None,
@@ -189,11 +209,23 @@ impl Pfc {
 impl Ecn {
     /// Every packet is marked that joins a queue of more than `bytes` (DCTCP's step).
     pub const fn step(bytes: u64) -> Ecn {
-        Ecn { min_bytes: bytes, max_bytes: bytes, max_probability: 1.0, when: MarkWhen::Joining }
+        Ecn { min_bytes: bytes, max_bytes: bytes, max_probability: 1.0, when: MarkWhen::Joining, per: None }
     }
 
     /// RED's ramp on the present queue (DCQCN).
     pub const fn red(min_bytes: u64, max_bytes: u64, max_probability: f64) -> Ecn {
-        Ecn { min_bytes, max_bytes, max_probability, when: MarkWhen::Joining }
+        Ecn { min_bytes, max_bytes, max_probability, when: MarkWhen::Joining, per: None }
+    }
+
+    /// The same with thresholds as a port of this rate has them.
+    #[must_use]
+    pub fn at(self, rate: Rate) -> Ecn {
+        let Some(per) = self.per else { return self };
+        // In bits per second the product of two ordinary values does not fit into 64 bits.
+        let scaled = |bytes: u64| {
+            let scaled = u128::from(bytes) * u128::from(rate.as_bps()) / u128::from(per.as_bps().max(1));
+            u64::try_from(scaled).unwrap_or(u64::MAX)
+        };
+        Ecn { min_bytes: scaled(self.min_bytes), max_bytes: scaled(self.max_bytes), per: None, ..self }
     }
 }

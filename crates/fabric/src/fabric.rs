@@ -23,8 +23,8 @@ use crate::port::{LinkKind, Port, PortCounters};
 use crate::prefetch::{prefetch, prefetch_at};
 use crate::queues::Queues;
 use crate::{
-    EventQueue, FabricConfig, Host, HostId, Nearness, Observer, Packet, PortId, Time, Topology, Violation,
-    ViolationKind,
+    Ecn, EventQueue, FabricConfig, Host, HostId, Nearness, Observer, Packet, PortId, Time, Topology,
+    Violation, ViolationKind,
 };
 
 pub use build::BuildError;
@@ -41,6 +41,8 @@ pub struct Fabric<P, H, O = ()> {
     store: Store<P>,
     ports: Vec<Port>,
     kinds: Vec<LinkKind>,
+    /// Per kind of link, when packets are marked that wait for it.
+    ecn_of: Vec<Ecn>,
     /// The rarely touched counters of each port; `sent` and `arrived` are kept in [`Port`].
     counters: Vec<PortCounters>,
     /// Since when a port has been paused.

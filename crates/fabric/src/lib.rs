@@ -21,7 +21,9 @@ mod time;
 mod topology;
 mod violation;
 
-pub use config::{Balancing, Buffering, Ecn, FabricConfig, Forwarding, MarkWhen, Pfc, Rerouting, Trimming};
+pub use config::{
+    Balancing, Buffering, Ecn, FabricConfig, Forwarding, MarkWhen, Pfc, Rerouting, Service, Trimming,
+};
 pub use fabric::{BuildError, Fabric, Verdict};
 pub use host::{Host, HostId, Nearness, Priorities};
 pub use observe::{DropReason, Observer};
@@ -32,6 +34,7 @@ pub use prefetch::prefetch;
 pub use queue::EventQueue;
 pub use time::{Rate, Span, Time};
 pub use topology::{
-    Link, LinkSpec, NodeId, ParseError, ParseProblem, PortId, ShapeError, Topology, parse_rate, parse_span,
+    Hop, Link, LinkSpec, NodeId, ParseError, ParseProblem, PortId, ShapeError, Topology, parse_rate,
+    parse_span,
 };
 pub use violation::{BadPacket, Violation, ViolationKind};

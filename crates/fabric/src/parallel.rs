@@ -13,7 +13,7 @@ mod partition;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use crate::fabric::Crossing;
@@ -112,8 +112,13 @@ where
     fn run_windows(&mut self, limit: Time) {
         let count = self.parts.len();
         let rounds = Rounds {
-            gate: Gate::new(count),
+            gate: Gate::new(),
+            is_over: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
+            window_end: AtomicU64::new(0),
+            claims: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            done: AtomicUsize::new(0),
+            parts: self.parts.iter_mut().map(Mutex::new).collect(),
             next: (0..count).map(|_| AtomicU64::new(0)).collect(),
             mail: (0..count * count).map(|_| Mutex::default()).collect(),
             receivers: self.cuts.iter().map(|&(port, _, to)| (port, to)).collect(),
@@ -121,14 +126,17 @@ where
             lookahead: self.lookahead,
             limit,
         };
-        let Some((first, others)) = self.parts.split_first_mut() else { return };
         thread::scope(|scope| {
-            for (part, me) in others.iter_mut().zip(1..) {
+            for me in 1..count {
                 let rounds = &rounds;
-                scope.spawn(move || rounds.drive(me, part));
+                scope.spawn(move || rounds.drive(me));
             }
-            rounds.drive(0, first);
+            rounds.drive(0);
         });
+        drop(rounds);
+        for part in self.parts.iter_mut().filter(|part| part.violation().is_none() && limit != Time::NEVER) {
+            part.advance(limit);
+        }
     }
 
     /// Lets the caller do something to a host between events, as [`Fabric::with_host`].
@@ -310,9 +318,21 @@ where
 }
 
 /// What the threads of one run share.
-struct Rounds<'a, P> {
+///
+/// Work goes in phases of two kinds: every part runs to the end of the window, then every part takes in what has come from
+/// others. A thread takes its own part first, and then any that nobody has taken: where cores are busy with other work, a
+/// thread that is kept off them holds nobody up unless it is in the middle of a part.
+struct Rounds<'a, P, H, O> {
+    /// The number of the phase: even ones run, odd ones take in.
     gate: Gate,
+    is_over: AtomicBool,
     has_failed: AtomicBool,
+    window_end: AtomicU64,
+    /// Per part, the next phase in which nobody has taken it.
+    claims: Vec<AtomicU64>,
+    /// Parts that are done in this phase.
+    done: AtomicUsize,
+    parts: Vec<Mutex<&'a mut Fabric<P, H, O>>>,
     /// Per part, a time at or before its next event.
     next: Vec<AtomicU64>,
     /// Packets from part to part: `mail[to * parts + from]`.
@@ -324,36 +344,71 @@ struct Rounds<'a, P> {
     limit: Time,
 }
 
-impl<P: Packet> Rounds<'_, P> {
-    /// Runs one part, window by window. All threads choose the same window, from the next events that all
-    /// have published before they met.
-    fn drive<H: Host<P>, O: Observer<P>>(&self, me: usize, part: &mut Fabric<P, H, O>) {
+impl<P: Packet, H: Host<P>, O: Observer<P>> Rounds<'_, P, H, O> {
+    /// Works on phase after phase until the run is over.
+    fn drive(&self, me: usize) {
         let _breaker = Breaker(&self.gate);
-        part.start();
-        loop {
-            for crossing in part.departures() {
-                let to = self.receivers[&crossing.port];
-                self.mail(to, me).push(crossing);
+        while !self.is_over.load(Ordering::Acquire) {
+            let phase = self.gate.phase();
+            let count = self.claims.len();
+            let mut has_worked = false;
+            for part in (0..count).map(|offset| (me + offset) % count) {
+                // A thread that comes late knows an old phase, in which nothing is left to take.
+                let claim = &self.claims[part];
+                if claim.compare_exchange(phase, phase + 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                    continue;
+                }
+                has_worked = true;
+                self.work(phase, part);
+                // AcqRel: the last one sees what all did, and publishes it with the next phase.
+                if self.done.fetch_add(1, Ordering::AcqRel) + 1 == count {
+                    self.done.store(0, Ordering::Relaxed);
+                    self.finish(phase);
+                }
             }
-            self.gate.wait();
+            if !has_worked && !self.is_over.load(Ordering::Acquire) {
+                self.gate.wait(phase);
+            }
+        }
+    }
+
+    fn work(&self, phase: u64, me: usize) {
+        let mut part = self.parts[me].lock().expect("a part whose thread panicked is not taken again");
+        if !phase.is_multiple_of(2) {
             for from in 0..self.next.len() {
                 self.mail(me, from).drain(..).for_each(|crossing| part.admit(crossing));
             }
             self.next[me].store(part.next_not_before().as_ps(), Ordering::Relaxed);
-            if part.violation().is_some() {
-                self.has_failed.store(true, Ordering::Relaxed);
-            }
-            self.gate.wait();
+            return;
+        }
+        part.start();
+        if phase > 0 {
+            // The error stays in the part; all threads see it when the phase is over.
+            let end = Time::from_ps(self.window_end.load(Ordering::Relaxed));
+            let _ = part.run_until(end);
+        }
+        if part.violation().is_some() {
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+        for crossing in part.departures() {
+            let to = self.receivers[&crossing.port];
+            self.mail(to, me).push(crossing);
+        }
+    }
+
+    /// All parts are done: chooses the next window, or ends the run.
+    fn finish(&self, phase: u64) {
+        if !phase.is_multiple_of(2) {
             let next = self.next.iter().map(|n| n.load(Ordering::Relaxed)).min().unwrap_or(u64::MAX);
-            if self.has_failed.load(Ordering::Relaxed) || next == u64::MAX || next > self.limit.as_ps() {
-                break;
+            let is_over = next == u64::MAX || next > self.limit.as_ps();
+            if is_over || self.has_failed.load(Ordering::Relaxed) {
+                self.is_over.store(true, Ordering::Release);
+            } else {
+                let end = self.window_end(Time::from_ps(next));
+                self.window_end.store(end.as_ps(), Ordering::Relaxed);
             }
-            // The error stays in the part; all threads see it when they meet.
-            let _ = part.run_until(self.window_end(Time::from_ps(next)));
         }
-        if part.violation().is_none() && self.limit != Time::NEVER {
-            part.advance(self.limit);
-        }
+        self.gate.open(phase);
     }
 
     fn mail(&self, to: usize, from: usize) -> std::sync::MutexGuard<'_, Vec<Crossing<P>>> {

@@ -4,6 +4,7 @@
 //! `h` has port `h`, switches follow. Regular topologies route by arithmetic on an address that names pod, edge and slot
 //! (`shapes`); any other graph, read from text (`parse`), by tables of shortest ways (`tables`).
 
+mod hops;
 mod parse;
 mod route;
 mod shapes;
@@ -13,6 +14,7 @@ use std::sync::OnceLock;
 
 use crate::{HostId, Rate, Span};
 
+pub use hops::Hop;
 pub use parse::{ParseError, ParseProblem, parse_rate, parse_span};
 pub(crate) use route::{Router, Ways};
 pub use shapes::ShapeError;

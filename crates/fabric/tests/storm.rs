@@ -4,7 +4,8 @@ mod support;
 
 use highwire_fabric::{
     Balancing, Buffering, DropReason, Ecn, Fabric, FabricConfig, Forwarding, LinkSpec, MarkWhen, Observer,
-    ParallelFabric, Pfc, PortCounters, PortId, Priorities, Rate, Rerouting, Span, Time, Topology, Trimming,
+    ParallelFabric, Pfc, PortCounters, PortId, Priorities, Rate, Rerouting, Service, Span, Time, Topology,
+    Trimming,
 };
 use highwire_stdx::Rng;
 use support::{Frame, Station};
@@ -83,6 +84,7 @@ fn random_config(rng: &mut Rng, topology: &Topology, is_acyclic: bool) -> Fabric
     };
     let when = if rng.chance(0.5) { MarkWhen::Joining } else { MarkWhen::Leaving };
     FabricConfig {
+        service: if rng.chance(0.3) { Service::Fifo } else { Service::RoundRobin },
         seed: rng.next_u64(),
         priorities,
         buffering,

@@ -4,7 +4,7 @@ mod support;
 
 use highwire_fabric::{
     Buffering, BuildError, Ecn, Fabric, FabricConfig, HostId, MarkWhen, Observer, Pfc, PortId, Priorities,
-    Rate, Span, Time, Topology, Trimming, ViolationKind,
+    Rate, Service, Span, Time, Topology, Trimming, ViolationKind,
 };
 use support::{Frame, Network, Station, link40, network, received_numbers, stations};
 
@@ -40,6 +40,22 @@ fn an_output_queued_switch_serves_in_the_order_of_arrival() {
     net.run_to_rest().expect("no invariant breaks");
     let order = received_numbers(&net, 0);
     assert_eq!(order[..9], [0, 100, 1, 101, 102, 2, 103, 104, 3]);
+}
+
+#[test]
+fn an_input_queued_switch_may_serve_in_the_order_of_arrival() {
+    let order = |service| {
+        let mut hosts = stations(3);
+        hosts[1] = Station::scripted((0..8).map(|n| (Time::ZERO, Frame::new(1, 0, 1000).numbered(n))));
+        // A little later, and shorter: two of them arrive in the time of one.
+        hosts[2] =
+            Station::scripted((100..116).map(|n| (Time::from_ns(250), Frame::new(2, 0, 500).numbered(n))));
+        let mut net = network(star(3), FabricConfig { service, ..FabricConfig::default() }, hosts);
+        net.run_to_rest().expect("no invariant breaks");
+        received_numbers(&net, 0)
+    };
+    assert_eq!(order(Service::Fifo)[..9], [0, 100, 1, 101, 102, 2, 103, 104, 3]);
+    assert_eq!(order(Service::RoundRobin)[..9], [0, 100, 1, 101, 2, 102, 3, 103, 4]);
 }
 
 #[test]
@@ -249,6 +265,31 @@ fn a_step_marks_exactly_what_joins_a_longer_queue() {
     // Judged when leaving, the last to wait are not marked, but those already queued when the step was crossed are.
     let marks: Vec<bool> = net.host(HostId(0)).received.iter().map(|r| r.1.is_marked).collect();
     assert!(!marks[5] && marks[20] && marks[45] && !marks[55]);
+}
+
+#[test]
+fn each_port_has_thresholds_in_proportion_to_its_rate() {
+    // Two senders at 100 Gb/s fill the queue for a host at 10 Gb/s, and that for one at 100 Gb/s.
+    let text = "host slow fast a b\nswitch s\nlink slow s 10Gbps 1us\nlink fast s 100Gbps 1us\n\
+                link a s 100Gbps 1us\nlink b s 100Gbps 1us\n";
+    let first_marked = |to: u32, ecn: Ecn| {
+        let mut hosts = stations(4);
+        for sender in [2, 3] {
+            hosts[sender as usize] = Station::streaming(Frame::new(sender, to, 1000), 60);
+        }
+        let config = FabricConfig { ecn: Some(ecn), ..FabricConfig::default() };
+        let mut net = network(Topology::parse(text).expect("it is right"), config, hosts);
+        net.run_to_rest().expect("no invariant breaks");
+        let received = &net.host(HostId(to)).received;
+        received.iter().position(|r| r.1.is_marked).expect("some are marked")
+    };
+    let scaling = Ecn { per: Some(Rate::from_gbps(100)), ..Ecn::step(40_000) };
+    let (slow, fast) = (first_marked(0, scaling), first_marked(1, scaling));
+    // At the slow port 4 packets wait before one is marked, at the fast one 40.
+    assert!((4..=8).contains(&slow), "{slow}");
+    assert!((75..=85).contains(&fast), "{fast}");
+    // Thresholds without a rate hold everywhere.
+    assert!((41..=50).contains(&first_marked(0, Ecn::step(40_000))));
 }
 
 #[test]

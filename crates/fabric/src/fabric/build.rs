@@ -14,7 +14,7 @@ use crate::time::Pace;
 use crate::topology::{Link, LinkSpec, NodeId};
 use crate::{
     Buffering, EventQueue, FabricConfig, Forwarding, Host, Observer, Packet, Pfc, PortId, Priorities, Rate,
-    Span, Time, Topology,
+    Service, Span, Time, Topology,
 };
 
 /// Parts that do not make a network.
@@ -122,8 +122,10 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         }
         let rows = |port: &Port| match config.buffering {
             _ if port.switch == u32::MAX => 0,
-            Buffering::InputQueued { .. } => topology.switch_ports(port.switch),
-            Buffering::OutputQueued { .. } => 1,
+            Buffering::InputQueued { .. } if config.service == Service::RoundRobin => {
+                topology.switch_ports(port.switch)
+            }
+            _ => 1,
         };
         let count = ports.len();
         Ok(Fabric {
@@ -147,6 +149,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             stores_some: config.forwarding != Forwarding::StoreAndForward && has_rates(&topology),
             link_states: vec![true; topology.links().len()],
             ports,
+            ecn_of: kinds.iter().filter_map(|kind| Some(config.ecn?.at(kind.rate))).collect(),
             kinds,
             observer,
             violation: None,

@@ -4,8 +4,8 @@ use super::Fabric;
 use crate::packet::{ECN_CAPABLE, Record, TRIMMED};
 use crate::topology::Ways;
 use crate::{
-    Balancing, Buffering, DropReason, Ecn, Host, MarkWhen, Observer, Packet, PortId, Rate, Rerouting, Time,
-    ViolationKind,
+    Balancing, Buffering, DropReason, Host, MarkWhen, Observer, Packet, PortId, Rate, Rerouting, Service,
+    Time, ViolationKind,
 };
 
 impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
@@ -81,16 +81,16 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
                 return self.drop_full(now, input, output, index, &record);
             }
         }
-        if let Some(ecn) = self.config.ecn.filter(|e| e.when == MarkWhen::Joining) {
-            self.judge(now, ecn, output, index, &record);
+        if self.config.ecn.is_some_and(|ecn| ecn.when == MarkWhen::Joining) {
+            self.judge(now, output, index, &record);
         }
         let bytes = u64::from(record.bytes);
         let at = self.input_at(input);
         self.inputs[at] += bytes;
         self.inputs[at + 1 + usize::from(record.priority)] += bytes;
-        let row = match self.config.buffering {
-            Buffering::InputQueued { .. } => record.input,
-            Buffering::OutputQueued { .. } => 0,
+        let row = match (self.config.buffering, self.config.service) {
+            (Buffering::InputQueued { .. }, Service::RoundRobin) => record.input,
+            _ => 0,
         };
         self.switches[self.ports[output as usize].switch as usize].used_bytes += bytes;
         self.queues.push(&mut self.store, output, row, index);
@@ -201,15 +201,16 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
 
     #[inline]
     pub(super) fn mark_leaving(&mut self, now: Time, output: u32, index: u32) {
-        if let Some(ecn) = self.config.ecn.filter(|e| e.when == MarkWhen::Leaving) {
+        if self.config.ecn.is_some_and(|ecn| ecn.when == MarkWhen::Leaving) {
             let record = self.store.records[index as usize];
-            self.judge(now, ecn, output, index, &record);
+            self.judge(now, output, index, &record);
         }
     }
 
     /// Marks a packet if the queue is long enough.
     #[inline]
-    fn judge(&mut self, now: Time, ecn: Ecn, output: u32, index: u32, record: &Record) {
+    fn judge(&mut self, now: Time, output: u32, index: u32, record: &Record) {
+        let ecn = self.ecn_of[usize::from(self.ports[output as usize].kind)];
         let waiting = self.queues.lane(output, record.priority).bytes;
         if waiting <= ecn.min_bytes || record.flags & ECN_CAPABLE == 0 {
             return;
