@@ -35,9 +35,9 @@ pub(crate) struct Args {
     /// At the paper's scale.
     #[arg(long)]
     full: bool,
-    /// Play each combination so often, instead of what the plan says.
-    #[arg(long, value_name = "N")]
-    seeds: Option<u32>,
+    /// Play each combination so often, instead of what the plan says. An interval of confidence needs several.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    seeds: u32,
     /// Runs at once; as many as there are cores if not given.
     #[arg(long)]
     threads: Option<usize>,
@@ -116,9 +116,7 @@ impl Studio {
         if args.full {
             line = line.words("--full --resume");
         }
-        if let Some(seeds) = args.seeds {
-            line = line.arg("--seeds").arg(seeds.to_string());
-        }
+        line = line.arg("--seeds").arg(args.seeds.to_string());
         if let Some(threads) = args.threads {
             line = line.arg("--threads").arg(threads.to_string());
         }
@@ -147,9 +145,10 @@ fn all_plans(program: &Program) -> Result<Vec<String>> {
 
 /// The verdicts of all plans.
 struct Results {
-    /// Figure, claim, paper, here, inside.
+    /// Figure, claim, paper, here with its interval, inside or not.
     table: Table,
     inside: usize,
+    outside: usize,
     all: usize,
     not_run: Vec<String>,
     /// Fewest and most of a plan.
@@ -162,6 +161,7 @@ impl Results {
         let mut results = Self {
             table: Table::new(&columns),
             inside: 0,
+            outside: 0,
             all: 0,
             not_run: Vec::new(),
             seeds: (u64::MAX, 0),
@@ -188,12 +188,13 @@ impl Results {
         for verdict in document["verdicts"].as_array().context("a result has verdicts")? {
             let text = |name: &str| verdict[name].as_str().unwrap_or_default().to_string();
             let figure = document["figure"].as_str().unwrap_or_default().trim_start_matches("IRN ");
-            let is_inside = verdict["is_inside"].as_bool().unwrap_or(false);
+            let standing = text("standing");
             self.all += 1;
-            self.inside += usize::from(is_inside);
+            self.inside += usize::from(standing == "inside");
+            self.outside += usize::from(standing == "outside");
             let claim = format!("{figure} · {}", text("claim"));
-            let verdict = if is_inside { "yes" } else { "no" }.to_string();
-            self.table.row([claim, text("measure"), text("paper"), text("shown"), verdict]);
+            let here = text("shown") + &text("interval");
+            self.table.row([claim, text("measure"), text("paper"), here, standing]);
         }
         Ok(())
     }
@@ -203,7 +204,11 @@ impl Results {
             (low, high) if low == high => low.to_string(),
             (low, high) => format!("{low} to {high}"),
         };
-        let mut text = format!("{} of {} inside the paper's band, {seeds} seeds each", self.inside, self.all);
+        let undecided = self.all - self.inside - self.outside;
+        let mut text = format!(
+            "{} of {} inside the paper's band, {} outside, {undecided} undecided, {seeds} seeds each",
+            self.inside, self.all, self.outside
+        );
         if !self.not_run.is_empty() {
             text += &format!("; not run: {}", self.not_run.join(", "));
         }
@@ -220,4 +225,33 @@ fn write_docs(results: &Results, commit: &str, is_full: bool) -> Result<()> {
         results.table.to_folded_markdown("Every figure")
     );
     if is_full { measurements::FIGURES_AT_FULL_SCALE } else { measurements::FIGURES }.write(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_counts_what_is_undecided() {
+        let mut results = Results {
+            table: Table::new(&["figure · claim", "measure", "paper", "here", "inside the band?"]),
+            inside: 0,
+            outside: 0,
+            all: 0,
+            not_run: vec!["fig02".into()],
+            seeds: (u64::MAX, 0),
+        };
+        let verdict = |standing: &str| {
+            serde_json::json!({ "claim": "c", "measure": "m", "paper": "1 to 2", "shown": "1.5×",
+                "interval": " (1.40× to 1.60×)", "standing": standing })
+        };
+        let verdicts = ["inside", "undecided", "outside", "inside", "undecided"].map(verdict);
+        let document = serde_json::json!({ "figure": "IRN Figure 1", "seeds": 10, "verdicts": verdicts });
+        results.add(&document).expect("it is a result");
+        let expected =
+            "2 of 5 inside the paper's band, 1 outside, 2 undecided, 10 seeds each; not run: fig02";
+        assert_eq!(results.summary(), expected);
+        let text = results.table.to_markdown();
+        assert!(text.contains("1.5× (1.40× to 1.60×)") && text.contains("undecided"), "{text}");
+    }
 }

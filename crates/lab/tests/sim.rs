@@ -133,3 +133,62 @@ fn shards_of_several_processes_merge_to_the_same_bytes() {
         assert!(read("whole") == read("parts"), "{file} differs");
     }
 }
+
+/// Without timeouts, flows that lose their last packet never end; seeds decide which.
+const SOME_HANG: &str = r#"
+figure = "none"
+title = "a star"
+claim = "c"
+seeds = 8
+
+[network]
+shape = "star"
+hosts = 3
+pfc = true
+packet_loss = 0.005
+
+[workload]
+pattern = "permutation"
+bytes = "40KB"
+time_limit = "2ms"
+
+[[scheme]]
+name = "RoCE"
+transport = { protocol = "roce" }
+
+[[scheme]]
+name = "IRN"
+"#;
+
+#[test]
+fn what_has_ended_is_reported_although_a_run_fails() {
+    let folder = folder("hang", SOME_HANG);
+    let warning = "warning: star.toml:11:15: `network.packet_loss`: RoCE over PFC has no timeouts";
+    check(&folder, &["sim", "check", "star.toml"], 0, &[warning, "star: right; 16 runs"]);
+    let named = ["star: scheme RoCE, seed ", "not over", "`transport.timeouts = \"on\"`", "average slowdown"];
+    check(&folder, &["sim", "run", "star.toml", "--out", "whole"], 1, &named);
+    let script = format!(
+        "seq 2 | xargs -I{{}} {} sim run star.toml --shard {{}}/2 --out parts",
+        env!("CARGO_BIN_EXE_highwire")
+    );
+    // Both shards have runs that fail, and leave their parts all the same.
+    Command::new("sh").args(["-c", &script]).current_dir(&folder).output().expect("sh is there");
+    check(&folder, &["sim", "merge", "parts"], 1, &named);
+    for file in ["runs.csv", "result.json", "report.html"] {
+        let read = |from: &str| std::fs::read(folder.join(from).join("star").join(file)).expect(file);
+        assert!(read("whole") == read("parts"), "{file} differs");
+    }
+    let result = std::fs::read_to_string(folder.join("whole/star/result.json")).expect("it is there");
+    assert!(result.contains("scheme RoCE, seed "), "{result}");
+    let rows = std::fs::read_to_string(folder.join("whole/star/runs.csv")).expect("it is there");
+    assert!((9..16).contains(&rows.lines().count()), "{rows}");
+}
+
+#[test]
+fn a_plan_that_cannot_be_is_status_2_with_every_line() {
+    let plan = PLAN.replace("hosts = 6", "hosts = 6\npacket_loss = 1.5\nbuffer = \"100B\"");
+    let folder = folder("impossible", &plan);
+    let expected = ["star.toml:10:15: `network.packet_loss`: 1.5", "probability below 1"];
+    check(&folder, &["sim", "check", "star.toml"], 2, &expected);
+    check(&folder, &["sim", "run", "star.toml"], 2, &expected);
+}

@@ -46,8 +46,32 @@ pub struct Status {
     pub runs: usize,
 }
 
+/// A plan whose last run is over.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// The runs that have an outcome, in the plan's order.
+    pub runs: Vec<Run>,
+    /// Their measures.
+    pub measures: Vec<Measures>,
+    /// The runs that have none, each by its place among the plan's runs.
+    pub failures: Vec<(usize, CampaignError)>,
+}
+
+impl Played {
+    /// The measures of all runs.
+    ///
+    /// # Errors
+    /// The first run that has no outcome.
+    pub fn whole(self) -> Result<Vec<Measures>, CampaignError> {
+        match self.failures.into_iter().next() {
+            None => Ok(self.measures),
+            Some((_, failure)) => Err(failure),
+        }
+    }
+}
+
 /// A run that has no outcome.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CampaignError {
     /// The plan's name.
     pub plan: String,
@@ -145,13 +169,12 @@ impl<'p> Campaign<'p> {
     }
 
     /// Plays everything on `threads` threads. `observe` is called now and then with the progress. `finished`
-    /// is called for each plan as soon as its last run is over, with the measures in the order of its runs,
-    /// or with the first run that has no outcome. A plan that fails does not keep others from being played.
+    /// is called for each plan as soon as its last run is over. A run that fails keeps no other from being played.
     pub fn play(
         &self,
         threads: usize,
         mut observe: impl FnMut(Status),
-        mut finished: impl FnMut(usize, Result<Vec<Measures>, CampaignError>),
+        mut finished: impl FnMut(usize, Played),
     ) {
         let open: Vec<usize> = self.open().collect();
         let next = AtomicUsize::new(0);
@@ -188,7 +211,7 @@ impl<'p> Campaign<'p> {
         &self,
         results: &[Option<Result<Measures, RunError>>],
         is_pending: &mut [bool],
-        finished: &mut impl FnMut(usize, Result<Vec<Measures>, CampaignError>),
+        finished: &mut impl FnMut(usize, Played),
     ) {
         for (plan, is_pending) in is_pending.iter_mut().enumerate().filter(|(_, pending)| **pending) {
             if let Some(result) = self.collect(plan, results) {
@@ -199,24 +222,24 @@ impl<'p> Campaign<'p> {
     }
 
     /// The result of a plan, if all of its runs are over.
-    fn collect(
-        &self,
-        plan: usize,
-        results: &[Option<Result<Measures, RunError>>],
-    ) -> Option<Result<Vec<Measures>, CampaignError>> {
+    fn collect(&self, plan: usize, results: &[Option<Result<Measures, RunError>>]) -> Option<Played> {
         let (runs, jobs) = &self.runs[plan];
         if jobs.iter().any(|&job| results[job].is_none()) {
             return None;
         }
-        let measures = jobs.iter().enumerate().filter_map(|(place, &job)| match results[job].as_ref()? {
-            Ok(measures) => {
-                let mut measures = measures.clone();
-                measures.film = measures.film.filter(|_| runs[place].film.is_some());
-                Some(Ok(measures))
+        let mut played = Played { runs: Vec::new(), measures: Vec::new(), failures: Vec::new() };
+        for (place, (run, &job)) in runs.iter().zip(jobs).enumerate() {
+            match results[job].as_ref()? {
+                Ok(measures) => {
+                    let mut measures = measures.clone();
+                    measures.film = measures.film.filter(|_| run.film.is_some());
+                    played.runs.push(run.clone());
+                    played.measures.push(measures);
+                }
+                Err(error) => played.failures.push((run.index, self.failed((plan, place), error.clone()))),
             }
-            Err(error) => Some(Err(self.failed((plan, place), error.clone()))),
-        });
-        Some(measures.collect())
+        }
+        Some(played)
     }
 
     /// Takes the next job until there is none.

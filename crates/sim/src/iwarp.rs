@@ -223,6 +223,7 @@ impl Iwarp {
                 priority: 0,
                 is_ecn_capable: false,
                 is_marked: false,
+                entropy: 0,
                 body: Body::Segment { connection: remote, segment },
             };
             ledger.sends[world.flows[segment.message as usize].outgoing as usize].sent += 1;
@@ -246,6 +247,7 @@ impl Iwarp {
             },
             is_ecn_capable: false,
             is_marked: false,
+            entropy: 0,
             body: Body::Ack { connection: remote, ack },
         }
     }

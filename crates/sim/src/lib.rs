@@ -24,6 +24,7 @@ mod run;
 pub mod scale;
 pub mod scenario;
 pub mod tcp;
+mod ways;
 pub mod workload;
 mod world;
 

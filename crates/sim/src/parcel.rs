@@ -15,6 +15,8 @@ pub(crate) struct Parcel {
     /// On the wire.
     pub(crate) bytes: u32,
     pub(crate) payload: u16,
+    /// What the sender adds to the source port of this packet.
+    pub(crate) entropy: u16,
     pub(crate) priority: u8,
     pub(crate) is_ecn_capable: bool,
     pub(crate) is_marked: bool,
@@ -62,7 +64,8 @@ impl Packet for Parcel {
             Body::Segment { connection, .. } => 2 * connection + 1,
             Body::Ack { connection, .. } => 2 * connection,
         };
-        ends ^ u64::from(port).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        let port = u64::from(port) | u64::from(self.entropy) << 32;
+        ends ^ port.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
     #[inline]

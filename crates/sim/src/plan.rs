@@ -11,12 +11,14 @@ mod explain;
 mod lower;
 mod params;
 mod read;
+mod review;
 mod schema;
 mod shipped;
 mod table;
 mod value;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use highwire_fabric::Span;
 use serde::{Deserialize, Serialize};
@@ -26,6 +28,7 @@ pub use expect::{Expectation, Quantity};
 pub use explain::reference;
 pub use params::Params;
 pub use read::{Loader, Scale};
+pub use review::Finding;
 pub use schema::{PARAMETERS, Parameter};
 pub use shipped::{Shipped, shipped};
 pub use value::{Unit, Value};
@@ -108,6 +111,8 @@ pub struct Setting {
     pub parameter: usize,
     /// Its new value.
     pub value: Value,
+    /// Where the plan's text says so.
+    pub place: Range<usize>,
 }
 
 /// A question that the paper leaves open, and our answer.
@@ -156,7 +161,7 @@ impl Plan {
                 let mut params = self.base.clone();
                 let at = self.axes.iter().zip(&points).flat_map(|(axis, &p)| &axis.points[p].settings);
                 for setting in at.chain(&chosen.settings) {
-                    params.set(setting.parameter, setting.value.clone());
+                    params.set(setting);
                 }
                 let is_first_point = points.iter().all(|&point| point == 0);
                 for seed in self.first_seed..self.first_seed + u64::from(self.seeds) {

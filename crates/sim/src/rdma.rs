@@ -12,16 +12,16 @@ use highwire_rnic::{Arrival, Counter, Rnic, RnicConfig};
 use highwire_stdx::{Instant, Rng};
 use highwire_verbs::{
     Access, Address, CompletionStatus, CqId, Gid, Length, LocalKey, Memory, MemoryLost, Operation, Pd,
-    QpAttr, QpCaps, QpConfig, QpState, Recovery, RegionAttr, Remote, RemoteKey, SendFlags, SendWr, Service,
-    Sge,
+    PostError, QpAttr, QpCaps, QpConfig, QpState, Recovery, RegionAttr, Remote, RemoteKey, SendFlags, SendWr,
+    Service, Sge,
 };
 use highwire_wire::{Headers, Psn, Qpn};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::ledger::Ledger;
 use crate::parcel::{Body, Parcel};
-use crate::scenario::{AckPriority, QueuePairs};
+use crate::scenario::{AckPriority, Entropy, QueuePairs};
 use crate::world::{Share, World};
 use watch::Watch;
 
@@ -37,6 +37,10 @@ pub(crate) struct Rdma {
     responders: Vec<Responder>,
     /// Receivers of flows that are over, and until when they are kept to acknowledge repetitions.
     over: VecDeque<(Time, u32)>,
+    /// Per connection whose send queue is full, flows that wait for a place in it.
+    held: BTreeMap<u32, VecDeque<u32>>,
+    /// The source port of the last packet, where each packet has one of its own.
+    ports: u16,
     /// Data packets sent, repetitions among them, and control packets sent.
     pub(crate) data_packets: u64,
     pub(crate) control_packets: u64,
@@ -120,6 +124,8 @@ impl Rdma {
         assert!(share.requesters.len().max(share.responders.len()) < CONNECTIONS_MAX, "too many connections");
         let mut config = RnicConfig::new(gid(host));
         config.transport = world.transport;
+        config.transport.link_rate = share.link_rate.as_bps();
+        config.egress_quantum = world.scheme.turn_packets.max(1);
         let mut rnic = Rnic::new(config, Rng::new(world.seed ^ u64::from(host) << 20));
         let (pd, cq) = (rnic.alloc_pd(), rnic.create_cq());
         let region = RegionAttr { addr: 0, length: 1 << 63, iova: 0, access: Access::ALL };
@@ -137,6 +143,8 @@ impl Rdma {
             requesters: share.requesters.iter().enumerate().map(requester).collect(),
             responders: share.responders.iter().map(responder).collect(),
             over: VecDeque::new(),
+            held: BTreeMap::new(),
+            ports: (host as u16).wrapping_mul(0x79B9),
             data_packets: 0,
             control_packets: 0,
         }
@@ -159,8 +167,11 @@ impl Rdma {
             sges: &[sge],
             datagram: None,
         };
-        if let Err(error) = self.rnic.post_send(now.instant(), qpn, &wr) {
-            ledger.fail(now, format!("flow {flow} could not be posted: {error}"));
+        match self.rnic.post_send(now.instant(), qpn, &wr) {
+            Ok(()) => {}
+            // As an application does that keeps its own account of the queue.
+            Err(PostError::QueueFull) => self.held.entry(route.requester).or_default().push_back(flow),
+            Err(error) => ledger.fail(now, format!("flow {flow} could not be posted: {error}")),
         }
     }
 
@@ -283,9 +294,12 @@ impl Rdma {
                 continue;
             }
             ledger.on_acknowledged(now, flow);
+            let requester = ledger.world.flows[flow as usize].requester;
+            if let Some(next) = self.held.get_mut(&requester).and_then(VecDeque::pop_front) {
+                self.start(ledger, now, next);
+            }
             if ledger.world.scheme.queue_pairs == QueuePairs::PerFlow {
-                let at = ledger.world.flows[flow as usize].requester;
-                let _ = self.rnic.destroy_qp(sending(at));
+                let _ = self.rnic.destroy_qp(sending(requester));
             }
         }
     }
@@ -339,6 +353,7 @@ impl Rdma {
         let psn = headers.bth.psn;
         let mut encoded = [0; Parcel::HEADERS_LEN];
         headers.emit(&mut encoded);
+        let spreads = is_data && world.scheme.entropy == Entropy::PerPacket;
         let destination = if is_data { self.requesters[at].peer } else { self.responders[at].peer };
         let parcel = Parcel {
             source: ledger.host,
@@ -348,6 +363,7 @@ impl Rdma {
             priority: if is_data { 0 } else { ack_priority },
             is_ecn_capable: is_data && world.uses_ecn,
             is_marked: false,
+            entropy: if spreads { self.entropy() } else { 0 },
             body: Body::Roce(encoded),
         };
         if is_data {
@@ -357,6 +373,12 @@ impl Rdma {
             self.control_packets += 1;
         }
         Some(parcel)
+    }
+
+    /// A source port for the next packet: each of them comes as often as any other.
+    fn entropy(&mut self) -> u16 {
+        self.ports = self.ports.wrapping_add(0x9E37);
+        self.ports
     }
 
     #[inline]

@@ -18,4 +18,4 @@ pub use metric::Metric;
 pub use page::{page, page_with};
 pub use parquet::{ParquetProblem, parquet};
 pub use text::{align, table, verdicts};
-pub use verdict::{Cell, Here, Verdict, judge};
+pub use verdict::{Cell, Here, Standing, Verdict, judge};

@@ -8,16 +8,16 @@ mod record;
 mod scheme;
 mod traffic;
 
-pub(crate) use network::bandwidth_delay_product;
+pub(crate) use network::hungriest;
 pub use network::{LinkEvent, LinkFault, Network, PfcChoice, Shape};
 pub use record::{Record, Stop};
 pub use scheme::{
-    AckPriority, Acks, Cap, Congestion, GoBackN, HeaderBytes, Irn, LossRecovery, QueuePairs, Scheme, Tcp,
-    Transport,
+    AckPriority, Acks, Cap, Congestion, Entropy, GoBackN, HeaderBytes, Irn, LossRecovery, PartialAcks,
+    QueuePairs, Scheme, Tcp, Transport,
 };
 pub use traffic::{Flow, FlowId};
 
-use highwire_fabric::{BuildError, ShapeError};
+use highwire_fabric::{BuildError, ShapeError, Time};
 use serde::{Deserialize, Serialize};
 
 /// One run.
@@ -34,6 +34,8 @@ pub struct Scenario {
     pub flows: Vec<Flow>,
     /// When the run is over.
     pub stop: Stop,
+    /// A run that should end by itself and has not by this time ends with an error.
+    pub time_limit: Time,
     /// Records to keep besides counters and flows.
     pub record: Record,
 }
@@ -47,6 +49,7 @@ impl Default for Scenario {
             scheme: Scheme::default(),
             flows: Vec::new(),
             stop: Stop::default(),
+            time_limit: Time::from_ms(10_000),
             record: Record::default(),
         }
     }

@@ -46,11 +46,9 @@ pub enum Workload {
 
 /// The network as far as a workload looks at it.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Ground {
-    /// How many hosts there are.
-    pub hosts: u32,
-    /// A host's link, in bits per second.
-    pub rate_bps: u64,
+pub struct Ground<'a> {
+    /// Each host's link, in bits per second.
+    pub rates_bps: &'a [u64],
     /// The payload of a full packet.
     pub mtu_bytes: u32,
     /// Bytes of a packet on the link beyond its payload.
@@ -100,13 +98,20 @@ impl fmt::Display for WorkloadError {
 
 impl std::error::Error for WorkloadError {}
 
+impl Ground<'_> {
+    /// How many hosts there are.
+    pub fn hosts(&self) -> u32 {
+        self.rates_bps.len() as u32
+    }
+}
+
 impl Workload {
     /// The flows, by their start; those that start together, by source.
     ///
     /// # Errors
     /// What does not fit the network.
-    pub fn flows(&self, ground: &Ground, seed: u64) -> Result<Vec<Flow>, WorkloadError> {
-        if ground.hosts < 2 {
+    pub fn flows(&self, ground: &Ground<'_>, seed: u64) -> Result<Vec<Flow>, WorkloadError> {
+        if ground.hosts() < 2 {
             return Err(WorkloadError::Lonely);
         }
         match self {
@@ -126,5 +131,5 @@ impl Workload {
 }
 
 #[cfg(test)]
-pub(crate) const GROUND: Ground =
-    Ground { hosts: 54, rate_bps: 40_000_000_000, mtu_bytes: 1024, overhead_bytes: 62 };
+pub(crate) const GROUND: Ground<'_> =
+    Ground { rates_bps: &[40_000_000_000; 54], mtu_bytes: 1024, overhead_bytes: 62 };

@@ -3,17 +3,18 @@
 //!
 //! It is made once and never changes, so hosts on all threads share it.
 
-use highwire_fabric::{HostId, Span, Time, Topology};
+use highwire_fabric::{HostId, Rate, Span, Time, Topology};
 use highwire_rnic::{CongestionChoice, TransportConfig};
 use highwire_stdx::Duration;
-use highwire_transport::irn::{IrnConfig, LossRecovery as Repair};
+use highwire_transport::irn::{IrnConfig, LossRecovery as Repair, PartialAcks as Partial};
 use highwire_verbs::{MESSAGE_LENGTH_MAX, Mtu, Recovery};
 use std::collections::BTreeMap;
 
 use crate::ideal::Ideal;
 use crate::scenario::{
-    AckPriority, Acks, Cap, Congestion, LossRecovery, QueuePairs, Scheme, Transport, bandwidth_delay_product,
+    AckPriority, Acks, Cap, Congestion, LossRecovery, PartialAcks, QueuePairs, Scheme, Transport,
 };
+use crate::ways::bandwidth_delay_product;
 use crate::{FlowId, Scenario, ScenarioError, tcp};
 
 /// The data that all hosts share.
@@ -56,8 +57,10 @@ pub(crate) struct Route {
 }
 
 /// One host's share.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Share {
+    /// The rate of its link, at which its flows begin.
+    pub(crate) link_rate: Rate,
     /// The flows that it sends and those that it receives, by [`Route::outgoing`] and [`Route::incoming`].
     pub(crate) outgoing: Vec<u32>,
     pub(crate) incoming: Vec<u32>,
@@ -66,6 +69,19 @@ pub(crate) struct Share {
     /// Peer and the peer's place of each connection, as a sender by [`Route::requester`].
     pub(crate) requesters: Vec<(u32, u32)>,
     pub(crate) responders: Vec<(u32, u32)>,
+}
+
+impl Share {
+    fn new(link_rate: Rate) -> Share {
+        Share {
+            link_rate,
+            outgoing: Vec::new(),
+            incoming: Vec::new(),
+            starts: Vec::new(),
+            requesters: Vec::new(),
+            responders: Vec::new(),
+        }
+    }
 }
 
 impl World {
@@ -79,14 +95,14 @@ impl World {
             field: "scheme.mtu_bytes",
             problem: format!("{} is none of 256, 512, 1024, 2048 and 4096", scheme.mtu_bytes),
         })?;
-        let rate = scenario.network.rate.as_bps();
-        let transport = transport_config(&scheme, rate, bandwidth_delay_product(topology))?;
+        let transport = transport_config(&scheme, bandwidth_delay_product(topology))?;
         let is_irn = matches!(scheme.transport, Transport::Irn(_));
         let (rto_min, cap) = match &scheme.transport {
             Transport::Irn(_) => (transport.irn.rto_low.min(transport.irn.rto_high), transport.irn.cap),
             _ => (transport.go_back_n_timeout.unwrap_or(Duration::MAX), transport.go_back_n_window),
         };
-        let mut shares = vec![Share::default(); topology.host_count() as usize];
+        let share = |host| Share::new(topology.host_link(HostId(host)).rate);
+        let mut shares: Vec<Share> = (0..topology.host_count()).map(share).collect();
         let flows = routes(scenario, topology, &mut shares)?;
         let (waiting_at, waiting) = dependents(scenario)?;
         let awaited = match scenario.stop {
@@ -108,7 +124,7 @@ impl World {
             waiting_at,
             waiting,
             uses_ecn: transport.congestion.uses_ecn(),
-            linger: LINGER,
+            linger: linger(&transport, recovery),
             awaited,
         };
         Ok((world, shares))
@@ -194,8 +210,21 @@ fn routes(
     Ok(flows)
 }
 
-/// A sender would have to lose packets or acknowledgements at every timeout for so long to find its receiver gone.
-const LINGER: Span = Span::from_ms(20);
+/// How long a received flow's queue pair is kept at least, and for how many of the sender's longest timeouts. A sender would
+/// have to lose packets or acknowledgements at every one of them to find its receiver gone.
+const LINGER_MIN: Span = Span::from_ms(20);
+const LINGER_TIMEOUTS: u64 = 64;
+/// The longest timeout that IRN computes from round trips.
+const COMPUTED_RTO_MAX: Duration = Duration::from_secs(1);
+
+fn linger(transport: &TransportConfig, recovery: Recovery) -> Span {
+    let longest = match recovery {
+        Recovery::GoBackN => transport.go_back_n_timeout.unwrap_or(Duration::ZERO),
+        _ if transport.irn.computes_rto => COMPUTED_RTO_MAX,
+        _ => transport.irn.rto_low.max(transport.irn.rto_high),
+    };
+    LINGER_MIN.max(Span::from(longest) * LINGER_TIMEOUTS)
+}
 
 /// Flow numbers are the upper half of addresses of memory.
 const FLOWS_MAX: usize = 1 << 30;
@@ -238,9 +267,8 @@ fn nanos(span: Span) -> Duration {
     Duration::from_nanos(span.as_ps().div_ceil(1_000))
 }
 
-fn transport_config(scheme: &Scheme, rate: u64, bdp_bytes: u64) -> Result<TransportConfig, ScenarioError> {
+fn transport_config(scheme: &Scheme, bdp_bytes: u64) -> Result<TransportConfig, ScenarioError> {
     let mut config = TransportConfig {
-        link_rate: rate,
         credits: false,
         never_gives_up: true,
         congestion: congestion(scheme.congestion),
@@ -270,6 +298,12 @@ fn transport_config(scheme: &Scheme, rate: u64, bdp_bytes: u64) -> Result<Transp
                 LossRecovery::SelectiveWithoutSack => Repair::SelectiveWithoutSack,
                 LossRecovery::GoBackN => Repair::GoBackN,
             };
+            config.irn.partial_acks = match irn.partial_acks {
+                PartialAcks::Never => Partial::Never,
+                PartialAcks::Evident => Partial::Evident,
+                PartialAcks::Hardware => Partial::Hardware,
+            };
+            config.irn.reordering_packets = irn.reordering_packets.min(IrnConfig::CAP_MAX);
             config.ack_delay = nanos(irn.ack_delay);
         }
         Transport::GoBackN(roce) => {

@@ -10,11 +10,15 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use common::{SMALL, read};
-use highwire_sim::campaign::{Archive, Campaign, MergeError, Part, Shard, Status, merge};
+use highwire_sim::campaign::{Archive, Campaign, MergeError, Part, Played, Shard, Status, merge};
 use highwire_sim::plan::{Plan, Run};
 use highwire_sim::report::{self, Measures};
 
 fn play(plan: &Plan, shard: Shard, threads: usize) -> Vec<Measures> {
+    played(plan, shard, threads).whole().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn played(plan: &Plan, shard: Shard, threads: usize) -> Played {
     let plans = std::slice::from_ref(plan);
     let mut campaign = Campaign::new(plans, shard);
     campaign.check().expect("the plan is right");
@@ -24,9 +28,9 @@ fn play(plan: &Plan, shard: Shard, threads: usize) -> Vec<Measures> {
         last = status.done;
     };
     let mut results = Vec::new();
-    campaign.play(threads, observe, |_, result| results.push(result));
+    campaign.play(threads, observe, |_, played| results.push(played));
     assert_eq!((last, results.len()), (campaign.work(), 1));
-    results.remove(0).unwrap_or_else(|error| panic!("{error}"))
+    results.remove(0)
 }
 
 /// Everything that a campaign leaves behind.
@@ -49,11 +53,12 @@ fn threads_and_shards_leave_the_same_bytes() {
     let mut parts: Vec<Part> = Vec::new();
     for number in ["3/3", "1/3", "2/3"] {
         let shard: Shard = number.parse().expect("it is right");
-        let json = Part::new(&plan, shard, play(&plan, shard, 2)).to_json();
+        let json = Part::new(&plan, shard, played(&plan, shard, 2)).to_json();
         parts.push(Part::from_json(&json).expect("as it was written"));
     }
     let merged = merge(&parts).expect("all are there");
-    assert_eq!(whole, files(&merged.plan, &merged.plan.runs(), &merged.measures), "shards");
+    assert!(merged.failures.is_empty());
+    assert_eq!(whole, files(&merged.plan, &merged.runs, &merged.measures), "shards");
     let missing = merge(&parts[..2]).expect_err("the second third is missing");
     assert_eq!(missing, MergeError::Missing { runs: 2, shard: "2/3".into() });
     assert!(matches!(merge(&[]), Err(MergeError::Nothing)));
@@ -62,7 +67,8 @@ fn threads_and_shards_leave_the_same_bytes() {
 #[test]
 fn parts_of_another_plan_are_refused() {
     let (plan, other) = (read(SMALL), read(&SMALL.replace("load = 0.4", "load = 0.5")));
-    let part = |plan| Part::new(plan, "1/2".parse().expect("it is right"), Vec::new());
+    let nothing = || Played { runs: Vec::new(), measures: Vec::new(), failures: Vec::new() };
+    let part = |plan| Part::new(plan, "1/2".parse().expect("it is right"), nothing());
     let error = merge(&[part(&plan), part(&other)]).expect_err("they differ");
     assert!(matches!(error, MergeError::OtherPlan { .. }), "{error}");
 }
@@ -73,7 +79,7 @@ fn what_plans_have_in_common_is_played_once() {
     let campaign = Campaign::new(&plans, Shard::WHOLE);
     assert_eq!(campaign.job_count(), plans[0].runs().len());
     let mut results = Vec::new();
-    campaign.play(2, |_| (), |plan, result| results.push((plan, result.ok())));
+    campaign.play(2, |_| (), |plan, played| results.push((plan, played.whole().ok())));
     let [(0, Some(first)), (1, Some(second))] = &results[..] else { panic!("a result per plan") };
     assert_eq!(first, second);
 }
@@ -85,7 +91,7 @@ fn a_film_is_no_reason_to_play_twice() {
     let campaign = Campaign::new(&plans, Shard::WHOLE);
     assert_eq!(campaign.job_count(), plans[0].runs().len());
     let mut results = BTreeMap::new();
-    campaign.play(2, |_| (), |plan, result| drop(results.insert(plan, result.expect("it is right"))));
+    campaign.play(2, |_| (), |plan, played| drop(results.insert(plan, played.whole().expect("it is right"))));
     let films = |plan: usize| results[&plan].iter().filter(|measures| measures.film.is_some()).count();
     assert_eq!([films(0), films(1), films(2)], [0, 2, 0]);
     assert_eq!(results[&0], play(&plans[0], Shard::WHOLE, 1));
@@ -110,7 +116,11 @@ fn what_an_archive_has_is_not_played() {
     let play = |plan: &Plan| {
         let campaign = Campaign::new(std::slice::from_ref(plan), Shard::WHOLE).with_archive(&shelf);
         let (mut played, mut measures) = (0, Vec::new());
-        campaign.play(2, |status| played = status.runs, |_, result| measures = result.expect("it is right"));
+        campaign.play(
+            2,
+            |status| played = status.runs,
+            |_, played| measures = played.whole().expect("it is right"),
+        );
         assert_eq!(played + campaign.kept_count(), campaign.job_count());
         (played, measures)
     };
@@ -151,4 +161,69 @@ fn every_run_has_a_row_with_every_parameter() {
         assert!(value(row, "slowdown_mean") >= 1.0 && value(row, "rct_s") > 200e-6, "{row:?}");
         assert!(row[column("network_pfc")] == "false" || value(row, "dropped_percent") == 0.0, "{row:?}");
     }
+}
+
+/// Without timeouts a flow that loses its last packet never ends. Seeds decide which runs lose one.
+const SOME_HANG: &str = r#"
+figure = "none"
+title = "t"
+claim = "c"
+seeds = 8
+network = { shape = "star", hosts = 3, pfc = true, packet_loss = 0.005 }
+workload = { pattern = "permutation", bytes = "40KB", time_limit = "2ms" }
+[[scheme]]
+name = "RoCE"
+transport = { protocol = "roce" }
+[[scheme]]
+name = "IRN"
+[[expect]]
+claim = "c"
+paper = "p"
+metric = "fct_mean_s"
+scheme = "RoCE"
+over = "IRN"
+at_least = 0
+"#;
+
+#[test]
+fn a_run_that_fails_takes_no_other_with_it() {
+    let plan = read(SOME_HANG);
+    let all = plan.runs();
+    let whole = played(&plan, Shard::WHOLE, 2);
+    assert!(!whole.failures.is_empty() && whole.failures.len() < 8, "{:?}", whole.failures);
+    assert_eq!(whole.runs.len() + whole.failures.len(), all.len());
+    assert_eq!(whole.runs.len(), whole.measures.len());
+    for (index, failure) in &whole.failures {
+        let text = failure.to_string();
+        let seed = all[*index].seed;
+        assert!(text.starts_with(&format!("small: scheme RoCE, seed {seed}: ")), "{text}");
+        assert!(text.contains("not over") && text.contains("transport.timeouts = \"on\""), "{text}");
+    }
+    // What has ended is compared seed by seed with the same seed of the other scheme.
+    let verdicts = report::judge(&plan, &whole.runs, &whole.measures);
+    assert_eq!(verdicts.len(), 1);
+    let ratios: Vec<f64> = (whole.runs.iter().zip(&whole.measures))
+        .filter(|(run, _)| run.scheme == 0)
+        .map(|(run, measures)| {
+            let same = |other: &&Run| other.scheme == 1 && other.seed == run.seed;
+            let place = whole.runs.iter().position(|other| same(&other)).expect("IRN ends");
+            let fct = |measures: &Measures| measures.get(report::Metric::FctMean).expect("flows have ended");
+            fct(measures) / fct(&whole.measures[place])
+        })
+        .collect();
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!((verdicts[0].here[0].range.0 - least).abs() < 1e-12);
+    let csv = report::csv(&plan, &whole.runs, &whole.measures);
+    assert_eq!(csv.lines().count(), 1 + whole.runs.len());
+    // Shards keep failures, too, and merge to the same.
+    let parts: Vec<Part> = ["1/2", "2/2"]
+        .map(|number| {
+            let shard = number.parse().expect("it is right");
+            Part::from_json(&Part::new(&plan, shard, played(&plan, shard, 1)).to_json()).expect("as written")
+        })
+        .into();
+    let merged = merge(&parts).expect("all are there");
+    assert_eq!((merged.runs, merged.measures), (whole.runs, whole.measures));
+    let failures: Vec<String> = whole.failures.iter().map(|(_, failure)| failure.to_string()).collect();
+    assert_eq!(merged.failures, failures);
 }

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{SMALL, read};
-use highwire_sim::campaign::{Campaign, CampaignError, Shard};
+use highwire_sim::campaign::{Campaign, Played, Shard};
 use highwire_sim::plan::Plan;
 use highwire_sim::report;
 
 fn page(plan: &Plan) -> String {
     let campaign = Campaign::new(std::slice::from_ref(plan), Shard::WHOLE);
     let mut html = String::new();
-    let finished = |_, result: Result<Vec<_>, CampaignError>| {
-        let measures = result.unwrap_or_else(|error| panic!("{error}"));
+    let finished = |_, played: Played| {
+        let measures = played.whole().unwrap_or_else(|error| panic!("{error}"));
         html = report::page(plan, campaign.runs(0), &measures);
     };
     campaign.play(2, |_| (), finished);

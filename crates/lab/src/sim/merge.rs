@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use highwire_sim::campaign::{Part, merge};
 
 use super::output;
@@ -26,6 +26,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let mut console = Console::new();
     let mut merged_any = false;
+    let mut failures = Vec::new();
     for folder in entries(&args.folder)? {
         let parts = parts(&folder)?;
         if parts.is_empty() {
@@ -33,12 +34,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         }
         merged_any = true;
         let merged = merge(&parts).with_context(|| folder.display().to_string())?;
-        let runs = merged.plan.runs();
-        let written = output::write_results(&args.folder, &merged.plan, &runs, &merged.measures)?;
+        let (runs, failed) = (&merged.runs, &merged.failures);
+        let written = output::write_results(&args.folder, &merged.plan, runs, &merged.measures, failed)?;
+        failures.extend(failed.iter().cloned());
         if args.json {
-            console.json_line(&output::document(&merged.plan, &runs, &merged.measures))?;
+            console.json_line(&output::document(&merged.plan, runs, &merged.measures, failed))?;
         } else {
-            output::show(&merged.plan, &runs, &merged.measures, &written, &mut console)?;
+            output::show(&merged.plan, runs, &merged.measures, &written, &mut console)?;
         }
     }
     if !merged_any {
@@ -48,7 +50,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         )));
     }
     console.finish()?;
-    Ok(ExitCode::SUCCESS)
+    if failures.is_empty() { Ok(ExitCode::SUCCESS) } else { bail!(failures.join("\nerror: ")) }
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use highwire_sim::campaign::{Part, Shard};
 use highwire_sim::plan::{Plan, Run};
-use highwire_sim::report::{self, Measures};
+use highwire_sim::report::{self, Measures, Standing};
 use serde_json::{Value, json};
 
 use crate::console::{Console, Tone};
@@ -35,11 +35,17 @@ pub(super) fn write_part(out: &Path, plan: &Plan, shard: Shard, part: &Part) -> 
 }
 
 /// Writes CSV, Parquet, verdicts and page; returns their folder.
-pub(super) fn write_results(out: &Path, plan: &Plan, runs: &[Run], measures: &[Measures]) -> Result<PathBuf> {
+pub(super) fn write_results(
+    out: &Path,
+    plan: &Plan,
+    runs: &[Run],
+    measures: &[Measures],
+    failures: &[String],
+) -> Result<PathBuf> {
     let folder = folder_of(out, plan)?;
     write(folder.join("runs.csv"), report::csv(plan, runs, measures))?;
     write(folder.join("runs.parquet"), report::parquet(plan, runs, measures)?)?;
-    let document = serde_json::to_string_pretty(&document(plan, runs, measures))?;
+    let document = serde_json::to_string_pretty(&document(plan, runs, measures, failures))?;
     write(folder.join("result.json"), document + "\n")?;
     write(folder.join("report.html"), report::page(plan, runs, measures))?;
     Ok(folder)
@@ -61,8 +67,11 @@ pub(super) fn show(
         for (line, verdict) in text.lines().zip(std::iter::once(None).chain(verdicts.iter().map(Some))) {
             let tone = match verdict {
                 None => Tone::Faint,
-                Some(verdict) if verdict.is_inside() => Tone::Good,
-                Some(_) => Tone::Bad,
+                Some(verdict) => match verdict.standing() {
+                    Standing::Inside => Tone::Good,
+                    Standing::Undecided => Tone::Faint,
+                    Standing::Outside => Tone::Bad,
+                },
             };
             console.line(console.paint(tone, line))?;
         }
@@ -73,13 +82,20 @@ pub(super) fn show(
 }
 
 /// The same for programs.
-pub(super) fn document(plan: &Plan, runs: &[Run], measures: &[Measures]) -> Value {
+pub(super) fn document(plan: &Plan, runs: &[Run], measures: &[Measures], failures: &[String]) -> Value {
     let verdicts = report::judge(plan, runs, measures);
     let verdicts = verdicts.iter().map(|verdict| {
         let bound = |value: f64| Some(value).filter(|value| value.is_finite());
         let band = verdict.expectation.band;
         let here = verdict.here.iter().map(|here| {
-            json!({ "points": here.points, "value": here.value, "seeds_low": here.range.0, "seeds_high": here.range.1 })
+            json!({
+                "points": here.points,
+                "value": here.value,
+                "seeds_low": here.range.0,
+                "seeds_high": here.range.1,
+                "interval": here.interval.map(|(low, high)| [low, high]),
+                "standing": here.standing.name(),
+            })
         });
         json!({
             "claim": verdict.expectation.claim,
@@ -89,6 +105,8 @@ pub(super) fn document(plan: &Plan, runs: &[Run], measures: &[Measures]) -> Valu
             "band": [bound(band.0), bound(band.1)],
             "here": here.collect::<Vec<_>>(),
             "shown": verdict.show_here(),
+            "interval": verdict.show_interval(),
+            "standing": verdict.standing().name(),
             "is_inside": verdict.is_inside(),
         })
     });
@@ -98,6 +116,7 @@ pub(super) fn document(plan: &Plan, runs: &[Run], measures: &[Measures]) -> Valu
         "title": plan.title,
         "runs": runs.len(),
         "seeds": plan.seeds,
+        "failures": failures,
         "verdicts": verdicts.collect::<Vec<_>>(),
     })
 }

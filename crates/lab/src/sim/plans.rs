@@ -33,6 +33,23 @@ pub(super) fn load(word: &str, scale: Scale) -> Result<Plan> {
     Plan::read(found.path, found.text, scale, &nothing).map_err(|error| usage(error.to_string()))
 }
 
+/// The same, and looks what its values mean together: mistakes are errors, oddities are warnings.
+///
+/// # Errors
+/// As [`load`], and all that is wrong with the plan.
+pub(super) fn load_reviewed(word: &str, scale: Scale) -> Result<Plan> {
+    let plan = load(word, scale)?;
+    let mut wrong = Vec::new();
+    for finding in plan.review() {
+        if finding.is_error {
+            wrong.push(finding.about.to_string());
+        } else {
+            eprintln!("warning: {}", finding.about);
+        }
+    }
+    if wrong.is_empty() { Ok(plan) } else { Err(usage(wrong.join("\nerror: "))) }
+}
+
 fn is_meant(plan: &Shipped, word: &str) -> bool {
     plan.path == word || plan.name() == word || plan.path.strip_prefix("experiments/") == Some(word)
 }

@@ -5,9 +5,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use highwire_sim::campaign::{Campaign, CampaignError, Part, Shard};
-use highwire_sim::plan::{Plan, Run, Scale};
-use highwire_sim::report::Measures;
+use highwire_sim::campaign::{Campaign, Part, Played, Shard};
+use highwire_sim::plan::{Plan, Scale};
 
 use super::kept::Kept;
 use super::{output, plans};
@@ -57,7 +56,8 @@ pub(super) struct Args {
 /// Plays the plans.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let scale = if args.full { Scale::Full } else { Scale::Small };
-    let mut loaded = args.plans.iter().map(|word| plans::load(word, scale)).collect::<Result<Vec<_>>>()?;
+    let mut loaded =
+        args.plans.iter().map(|word| plans::load_reviewed(word, scale)).collect::<Result<Vec<_>>>()?;
     for plan in &mut loaded {
         plan.seeds = args.seeds.unwrap_or(plan.seeds);
     }
@@ -83,36 +83,32 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         progress = progress.with_lines();
     }
     let mut finished = Vec::new();
-    let write = |place: usize, result: Result<Vec<Measures>, CampaignError>| {
+    // Runs that have ended are reported, whatever has become of the others.
+    let write = |place: usize, played: Played| {
         let plan = &loaded[place];
-        let written = result.map_err(anyhow::Error::from).and_then(|measures| {
-            if shard.is_whole() {
-                return Ok((
-                    output::write_results(&args.out, plan, campaign.runs(place), &measures)?,
-                    measures,
-                ));
-            }
-            let part = Part::new(plan, shard, measures);
-            Ok((output::write_part(&args.out, plan, shard, &part)?, Vec::new()))
-        });
-        finished.push((place, written));
+        let failures: Vec<String> = played.failures.iter().map(|(_, error)| error.to_string()).collect();
+        let written = if shard.is_whole() {
+            output::write_results(&args.out, plan, &played.runs, &played.measures, &failures)
+        } else {
+            output::write_part(&args.out, plan, shard, &Part::new(plan, shard, played.clone()))
+        };
+        finished.push((place, played, failures, written));
     };
     campaign.play(threads, |status| progress.at(status.done, Instant::now()), write);
     drop(progress);
-    finished.sort_by_key(|(place, _)| *place);
+    finished.sort_by_key(|(place, ..)| *place);
     let mut console = Console::new();
     let mut failures = Vec::new();
-    for (place, written) in finished {
+    for (place, played, failed, written) in finished {
         let plan = &loaded[place];
         match written {
             Err(error) => failures.push(format!("{error:#}")),
-            Ok((path, _)) if !shard.is_whole() => {
+            Ok(path) if !shard.is_whole() => {
                 console.line(format!("{}: part {shard} is in {}", plan.name, path.display()))?;
             }
-            Ok((folder, measures)) => {
-                show(plan, campaign.runs(place), &measures, &folder, args, &mut console)?;
-            }
+            Ok(folder) => show(plan, &played, &failed, &folder, args, &mut console)?,
         }
+        failures.extend(failed);
     }
     if !args.json {
         let seconds = started.elapsed().as_secs_f64();
@@ -125,19 +121,19 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 
 fn show(
     plan: &Plan,
-    runs: &[Run],
-    measures: &[Measures],
+    played: &Played,
+    failures: &[String],
     folder: &Path,
     args: &Args,
     console: &mut Console,
 ) -> Result<()> {
     if args.json {
-        return console.json_line(&output::document(plan, runs, measures));
+        return console.json_line(&output::document(plan, &played.runs, &played.measures, failures));
     }
     if args.quiet {
         return Ok(());
     }
-    output::show(plan, runs, measures, folder, console)
+    output::show(plan, &played.runs, &played.measures, folder, console)
 }
 
 fn doubled(plans: &[Plan]) -> Option<&str> {

@@ -59,8 +59,8 @@ pub(super) fn list(args: &ListArgs) -> Result<ExitCode> {
 
 /// Reads the plan and builds every run without playing it.
 pub(super) fn check(args: &PlanArgs) -> Result<ExitCode> {
-    let plan = read(args)?;
-    let plans = [plan];
+    let scale = if args.full { Scale::Full } else { Scale::Small };
+    let plans = [plans::load_reviewed(&args.plan, scale)?];
     let mut campaign = Campaign::new(&plans, Shard::WHOLE);
     campaign.check().map_err(|error| usage(error.to_string()))?;
     let mut console = Console::new();

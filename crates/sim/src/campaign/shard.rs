@@ -9,7 +9,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Origin, Plan, PlanError};
+use super::Played;
+use crate::plan::{Origin, Plan, PlanError, Run};
 use crate::report::Measures;
 
 /// The n-th of so many equal parts.
@@ -61,6 +62,9 @@ pub struct Part {
     seeds: u32,
     shard: (usize, usize),
     measures: BTreeMap<usize, Measures>,
+    /// Why runs have no outcome, by the run's place.
+    #[serde(default)]
+    failures: BTreeMap<usize, String>,
 }
 
 /// All runs of a plan, joined.
@@ -68,8 +72,12 @@ pub struct Part {
 pub struct Merged {
     /// The plan, as the parts had it.
     pub plan: Plan,
-    /// In the order of its runs.
+    /// The runs that have an outcome, in the plan's order.
+    pub runs: Vec<Run>,
+    /// Their measures.
     pub measures: Vec<Measures>,
+    /// Why the others have none.
+    pub failures: Vec<String>,
 }
 
 /// Why parts cannot be joined.
@@ -122,11 +130,13 @@ impl fmt::Display for MergeError {
 impl std::error::Error for MergeError {}
 
 impl Part {
-    /// The part of `plan` with these `measures`, in the order of the shard's runs.
-    pub fn new(plan: &Plan, shard: Shard, measures: Vec<Measures>) -> Part {
-        let runs = plan.runs().into_iter().map(|run| run.index).filter(|&run| shard.has(run));
-        let measures = runs.zip(measures).collect();
-        Part { plan: plan.source.clone(), seeds: plan.seeds, shard: (shard.number, shard.of), measures }
+    /// The part of `plan` that a shard has played.
+    pub fn new(plan: &Plan, shard: Shard, played: Played) -> Part {
+        let runs = played.runs.iter().map(|run| run.index);
+        let measures = runs.zip(played.measures).collect();
+        let failures = played.failures.iter().map(|(run, error)| (*run, error.to_string())).collect();
+        let shard = (shard.number, shard.of);
+        Part { plan: plan.source.clone(), seeds: plan.seeds, shard, measures, failures }
     }
 
     /// As JSON, which keeps every bit.
@@ -151,26 +161,31 @@ pub fn merge(parts: &[Part]) -> Result<Merged, MergeError> {
     let first = parts.first().ok_or(MergeError::Nothing)?;
     let mut plan = Plan::again(&first.plan).map_err(MergeError::Plan)?;
     plan.seeds = first.seeds;
-    let mut all: BTreeMap<usize, &Measures> = BTreeMap::new();
+    let mut all: BTreeMap<usize, Result<&Measures, &str>> = BTreeMap::new();
     for part in parts {
         if (&part.plan, part.seeds) != (&first.plan, first.seeds) {
             let files = [&first.plan, &part.plan].map(|origin| origin.file.clone());
             return Err(MergeError::OtherPlan { files });
         }
-        for (&run, measures) in &part.measures {
-            if all.insert(run, measures).is_some_and(|other| other != measures) {
+        let played = part.measures.iter().map(|(&run, measures)| (run, Ok(measures)));
+        let failed = part.failures.iter().map(|(&run, problem)| (run, Err(problem.as_str())));
+        for (run, result) in played.chain(failed) {
+            if all.insert(run, result).is_some_and(|other| other != result) {
                 return Err(MergeError::Differ { run });
             }
         }
     }
-    let count = plan.runs().len();
+    let mut runs = plan.runs();
+    let count = runs.len();
     if let Some(missing) = (0..count).find(|run| !all.contains_key(run)) {
         let of = parts.iter().map(|part| part.shard.1).max().unwrap_or(1);
         let shard = format!("{}/{of}", missing % of + 1);
         return Err(MergeError::Missing { runs: count - all.len(), shard });
     }
-    let measures = all.into_values().cloned().collect();
-    Ok(Merged { plan, measures })
+    runs.retain(|run| all[&run.index].is_ok());
+    let measures = all.values().filter_map(|result| result.ok().cloned()).collect();
+    let failures = all.values().filter_map(|result| Some(result.err()?.to_owned())).collect();
+    Ok(Merged { plan, runs, measures, failures })
 }
 
 #[cfg(test)]

@@ -1,12 +1,16 @@
 //! From the parameters of a run to a [`Scenario`].
 
-use highwire_fabric::{Balancing, Buffering, Ecn, HostId, MarkWhen, Pfc, Priorities, Rate, Span, Time};
+use highwire_fabric::{
+    Balancing, Buffering, Ecn, HostId, LinkSpec, MarkWhen, NodeId, Pfc, Priorities, Rate, Service, Span,
+    Time, Topology,
+};
 
 use super::{Params, Plan, Run};
 use crate::scenario::{
-    AckPriority, Acks, Cap, Congestion, GoBackN, HeaderBytes, Irn, LinkFault, LossRecovery, Network,
-    PfcChoice, QueuePairs, Record, Scheme, Shape, Stop, Tcp, Transport,
+    AckPriority, Acks, Cap, Congestion, Entropy, GoBackN, HeaderBytes, Irn, LinkFault, LossRecovery, Network,
+    PartialAcks, PfcChoice, QueuePairs, Record, Scheme, Shape, Stop, Tcp, Transport, hungriest,
 };
+use crate::ways::longest_delay;
 use crate::workload::{
     AllReduce, AllToAll, Ground, Incast, Permutation, Poisson, SizeDistribution, TRAFFIC, UNMEASURED,
     Workload,
@@ -17,6 +21,8 @@ use crate::{Flow, Scenario, ScenarioError};
 const HEADER_BYTES: u32 = 62;
 /// No packet has more headers than this, as it is encoded.
 const HEADER_BYTES_MAX: u32 = 128;
+/// Go-back-N's widest window: half of all PSNs, less two.
+pub(super) const WINDOW_MAX: u32 = (1 << 23) - 2;
 /// The default scenario's rate, for which published marking thresholds hold.
 const REFERENCE: Rate = Rate::from_gbps(40);
 
@@ -27,11 +33,12 @@ impl Run {
     /// What is impossible: a parameter by its name, or a field of the scenario.
     pub fn scenario(&self, plan: &Plan) -> Result<Scenario, ScenarioError> {
         let params = &self.params;
-        let network = network(plan, params)?;
-        let scheme = scheme(params, &network)?;
-        let (flows, stop) = traffic(plan, params, &network, &scheme, self.seed)?;
+        let (network, topology) = network(plan, params)?;
+        let scheme = scheme(params, &network, &topology)?;
+        let (flows, stop) = traffic(plan, params, &topology, &scheme, self.seed)?;
         let record = Record { sample_every: self.film.map(|(every, _)| every), ports: true };
-        Ok(Scenario { seed: self.seed, network, scheme, flows, stop, record })
+        let time_limit = Time::ZERO + params.span("workload.time_limit").unwrap_or_default();
+        Ok(Scenario { seed: self.seed, network, scheme, flows, stop, time_limit, record })
     }
 }
 
@@ -51,7 +58,7 @@ fn bytes(params: &Params, name: &'static str) -> Result<u32, ScenarioError> {
     u32::try_from(bytes).map_err(|_| wrong(name, format!("{bytes} bytes are too many")))
 }
 
-fn network(plan: &Plan, params: &Params) -> Result<Network, ScenarioError> {
+pub(super) fn network(plan: &Plan, params: &Params) -> Result<(Network, Topology), ScenarioError> {
     let trunk = params.rate("network.trunk_rate");
     let shape = match params.word("network.shape").unwrap_or_default() {
         "leaf-spine" => Shape::LeafSpine {
@@ -73,7 +80,14 @@ fn network(plan: &Plan, params: &Params) -> Result<Network, ScenarioError> {
         }
         _ => Shape::FatTree { k: small(params, "network.k")? },
     };
-    let rate = params.rate("network.rate").unwrap_or(REFERENCE);
+    // A graph's file names the rate and the delay of each link.
+    let (rate, delay) = match shape {
+        Shape::Graph(_) => (Network::default().rate, Network::default().delay),
+        _ => (
+            params.rate("network.rate").unwrap_or(REFERENCE),
+            params.span("network.delay").unwrap_or_default(),
+        ),
+    };
     let room = params.bytes("network.buffer").unwrap_or_default();
     let buffering = match params.word("network.switches") {
         Some("output-queued") => Buffering::OutputQueued {
@@ -93,9 +107,12 @@ fn network(plan: &Plan, params: &Params) -> Result<Network, ScenarioError> {
     let mut network = Network {
         shape,
         rate,
-        delay: params.span("network.delay").unwrap_or_default(),
+        delay,
         buffering,
-        ecn: ecn(params, rate),
+        service: match params.word("network.service") {
+            Some("fifo") if matches!(buffering, Buffering::InputQueued { .. }) => Service::Fifo,
+            _ => Service::RoundRobin,
+        },
         balancing: match params.word("network.balancing") {
             Some("spray") => Balancing::Spray,
             _ => Balancing::Ecmp,
@@ -103,13 +120,19 @@ fn network(plan: &Plan, params: &Params) -> Result<Network, ScenarioError> {
         faults: if is_faulty { vec![fault] } else { Vec::new() },
         ..Network::default()
     };
-    network.pfc = pfc(params, &network)?;
-    Ok(network)
+    let topology = network.topology()?;
+    network.ecn = ecn(params, &topology);
+    network.pfc = pfc(params, &network, &topology)?;
+    Ok((network, topology))
 }
 
-/// Thresholds that the congestion controls' papers name, in proportion to the rate.
-fn ecn(params: &Params, rate: Rate) -> Option<Ecn> {
-    let scaled = |bytes: u64| bytes * (rate.as_bps() / 1_000_000) / (REFERENCE.as_bps() / 1_000_000);
+/// Thresholds that the congestion controls' papers name, in proportion to the rate of each port. Thresholds that the plan
+/// names hold for all ports.
+fn ecn(params: &Params, topology: &Topology) -> Option<Ecn> {
+    // Marks of packets that nobody looks at are none.
+    if !listens_to_marks(params) {
+        return None;
+    }
     let wanted = match params.word("transport.congestion") {
         Some("dcqcn") => Some(("red", 5_000, 200_000, 0.01)),
         Some("dcqcn-connectx") => Some(("red", 160_000, 640_000, 0.2)),
@@ -122,19 +145,38 @@ fn ecn(params: &Params, rate: Rate) -> Option<Ecn> {
         Some(kind) => kind,
     };
     let (_, low, high, share) = wanted.unwrap_or((kind, 5_000, 200_000, 0.01));
-    let min_bytes = params.bytes("network.ecn_min").unwrap_or(scaled(low));
-    let max_bytes = params.bytes("network.ecn_max").unwrap_or(scaled(high));
-    let mut ecn = match kind {
-        "step" => Ecn::step(min_bytes),
-        _ => Ecn::red(min_bytes, max_bytes, params.number("network.ecn_probability").unwrap_or(share)),
+    let (named_low, named_high) = match kind {
+        "step" => (params.bytes("network.ecn_min"), params.bytes("network.ecn_min")),
+        _ => (params.bytes("network.ecn_min"), params.bytes("network.ecn_max")),
     };
+    let scaling = Ecn { per: Some(REFERENCE), ..Ecn::red(low, high, share) };
+    let mut ecn = if named_low.is_none() && named_high.is_none() {
+        scaling
+    } else {
+        // One of the two is named, so the other one is a number for all ports, too: that of the fastest.
+        let fastest = topology.links().iter().map(|link| link.spec.rate).max().unwrap_or(REFERENCE);
+        let whole = scaling.at(fastest);
+        Ecn::red(named_low.unwrap_or(whole.min_bytes), named_high.unwrap_or(whole.max_bytes), share)
+    };
+    if kind == "step" {
+        (ecn.max_bytes, ecn.max_probability) = (ecn.min_bytes, 1.0);
+    } else {
+        ecn.max_probability = params.number("network.ecn_probability").unwrap_or(share);
+    }
     if params.word("network.ecn_when") == Some("leaving") {
         ecn.when = MarkWhen::Leaving;
     }
     Some(ecn)
 }
 
-fn pfc(params: &Params, network: &Network) -> Result<PfcChoice, ScenarioError> {
+/// Whether the congestion control reacts to marks. A TCP has its own, which does not.
+pub(super) fn listens_to_marks(params: &Params) -> bool {
+    let controls = ["dcqcn", "dcqcn-connectx", "dctcp"];
+    params.word("transport.protocol") != Some("iwarp")
+        && params.word("transport.congestion").is_some_and(|control| controls.contains(&control))
+}
+
+fn pfc(params: &Params, network: &Network, topology: &Topology) -> Result<PfcChoice, ScenarioError> {
     if !params.flag("network.pfc") {
         return Ok(PfcChoice::Off);
     }
@@ -146,14 +188,21 @@ fn pfc(params: &Params, network: &Network) -> Result<PfcChoice, ScenarioError> {
         }
         Buffering::InputQueued { input_bytes } => input_bytes,
         // An input's share of the pool, if the pool were divided.
-        Buffering::OutputQueued { pool_bytes, .. } => pool_bytes / ports_max(network)?,
+        Buffering::OutputQueued { pool_bytes, .. } => pool_bytes / ports_max(topology),
     };
+    // Priorities have equal shares, for any of them may fill up.
+    let room = room / priorities(params);
     let added = bytes(params, "transport.extra_header")? + bytes(params, "transport.gap")?;
     let packet_bytes = bytes(params, "transport.mtu")? + HEADER_BYTES_MAX + added;
-    let needed = Pfc::headroom_needed(network.rate, network.delay, packet_bytes, Pfc::FRAME_BYTES);
+    let LinkSpec { rate, delay } = hungriest(topology, packet_bytes);
+    let needed = Pfc::headroom_needed(rate, delay, packet_bytes, Pfc::FRAME_BYTES);
     let headroom_bytes = headroom.unwrap_or(needed);
     let Some(xoff_bytes) = room.checked_sub(headroom_bytes) else {
-        return Err(wrong("network.buffer", "does not hold PFC's headroom"));
+        let field = if headroom.is_some() { "network.pfc_headroom" } else { "network.buffer" };
+        return Err(wrong(
+            field,
+            format!("{room} bytes of buffer do not hold a headroom of {headroom_bytes}"),
+        ));
     };
     Ok(PfcChoice::Thresholds(Pfc {
         priorities: Priorities::ALL,
@@ -164,8 +213,12 @@ fn pfc(params: &Params, network: &Network) -> Result<PfcChoice, ScenarioError> {
     }))
 }
 
-fn scheme(params: &Params, network: &Network) -> Result<Scheme, ScenarioError> {
-    let rto_high = rto_high(params, network)?;
+pub(super) fn scheme(
+    params: &Params,
+    network: &Network,
+    topology: &Topology,
+) -> Result<Scheme, ScenarioError> {
+    let rto_high = rto_high(params, network, topology);
     let has_pfc = network.pfc != PfcChoice::Off;
     let congestion = match params.word("transport.congestion").unwrap_or_default() {
         "dcqcn" => Congestion::Dcqcn,
@@ -200,34 +253,57 @@ fn scheme(params: &Params, network: &Network) -> Result<Scheme, ScenarioError> {
             Some("above") => AckPriority::Above,
             _ => AckPriority::AsData,
         },
+        turn_packets: small(params, "transport.turn")?,
+        entropy: match params.word("transport.entropy") {
+            Some("per-packet") => Entropy::PerPacket,
+            _ => Entropy::PerFlow,
+        },
     })
 }
 
 /// Ports of the largest switch.
-fn ports_max(network: &Network) -> Result<u64, ScenarioError> {
-    let topology = network.topology()?;
+pub(super) fn ports_max(topology: &Topology) -> u64 {
     let ports = (0..topology.switch_count()).map(|switch| topology.switch_ports(switch)).max();
-    Ok(u64::from(ports.unwrap_or(1)))
+    u64::from(ports.unwrap_or(1))
+}
+
+/// How many priorities share a buffer.
+pub(super) fn priorities(params: &Params) -> u64 {
+    if params.word("transport.ack_priority") == Some("above") { 2 } else { 1 }
 }
 
 /// IRN §4.1: propagation there and back on the longest way, plus a switch whose inputs are all full and drain into one
-/// output; 312 µs in the default scenario, which the paper calls about 320.
-fn rto_high(params: &Params, network: &Network) -> Result<Span, ScenarioError> {
+/// output, its slowest; 312 µs in the default scenario, which the paper calls about 320.
+fn rto_high(params: &Params, network: &Network, topology: &Topology) -> Span {
     let base = match params.span("transport.rto_high") {
         Some(span) => span,
         None => {
-            let queued = match network.buffering {
-                Buffering::InputQueued { input_bytes } => input_bytes * ports_max(network)?,
-                Buffering::OutputQueued { pool_bytes, .. } => pool_bytes,
-            };
-            let in_flight = network.bandwidth_delay_product()?;
+            let drained = slowest_ports(topology).into_iter().map(|(ports, rate)| match network.buffering {
+                Buffering::InputQueued { input_bytes } => rate.span_of(input_bytes.saturating_mul(ports)),
+                Buffering::OutputQueued { pool_bytes, .. } => rate.span_of(pool_bytes),
+            });
+            let queued = drained.max().unwrap_or_default();
             let step = Span::from_us(20).as_ps();
-            let span = network.rate.span_of(in_flight + queued).as_ps();
-            Span::from_ps(span.div_ceil(step) * step)
+            let span = (longest_delay(topology) * 2 + queued).as_ps();
+            Span::from_ps(span.div_ceil(step).saturating_mul(step))
         }
     };
     let factor = params.number("transport.rto_high_factor").unwrap_or(1.0);
-    Ok(Span::from_ps((base.as_ps() as f64 * factor).round() as u64))
+    Span::from_ps((base.as_ps() as f64 * factor).round() as u64)
+}
+
+/// Per switch, how many ports it has, and the rate of the slowest.
+fn slowest_ports(topology: &Topology) -> Vec<(u64, Rate)> {
+    let mut slowest: Vec<Option<Rate>> = vec![None; topology.switch_count() as usize];
+    for link in topology.links() {
+        for (node, _) in link.ends {
+            let NodeId::Switch(switch) = node else { continue };
+            let place = &mut slowest[switch as usize];
+            *place = Some(place.map_or(link.spec.rate, |rate| rate.min(link.spec.rate)));
+        }
+    }
+    let ports = (0..).map(|switch| u64::from(topology.switch_ports(switch)));
+    slowest.into_iter().zip(ports).filter_map(|(rate, ports)| Some((ports, rate?))).collect()
 }
 
 fn roce(params: &Params, congestion: Congestion, has_pfc: bool, rto_high: Span) -> GoBackN {
@@ -243,11 +319,15 @@ fn roce(params: &Params, congestion: Congestion, has_pfc: bool, rto_high: Span) 
         _ if has_pfc && !needs_acks => Acks::LastOnly,
         _ => Acks::Every(1),
     };
-    let window_packets = params.count("transport.window").and_then(|count| u32::try_from(count).ok());
+    // More than half of all PSNs are never in flight.
+    let window_packets = params
+        .count("transport.window")
+        .map(|count| u32::try_from(count).unwrap_or(u32::MAX).min(WINDOW_MAX));
     GoBackN { timeout: has_timeout.then_some(rto_high), acks, window_packets }
 }
 
 fn irn(params: &Params, rto_high: Span) -> Result<Irn, ScenarioError> {
+    let computes_rto = params.flag("transport.computed_rto");
     Ok(Irn {
         cap: match params.word("transport.cap") {
             Some("unlimited") => Cap::Unlimited,
@@ -256,14 +336,26 @@ fn irn(params: &Params, rto_high: Span) -> Result<Irn, ScenarioError> {
         },
         rto_low: params.span("transport.rto_low").unwrap_or_default(),
         rto_high,
-        rto_low_in_flight_max: small(params, "transport.rto_low_n")?,
-        computes_rto: params.flag("transport.computed_rto"),
+        rto_low_in_flight_max: if computes_rto {
+            Irn::default().rto_low_in_flight_max
+        } else {
+            small(params, "transport.rto_low_n")?
+        },
+        computes_rto,
         sack_restarts_timer: params.flag("transport.sack_restarts_timer"),
         recovery: match params.word("transport.loss_recovery") {
             Some("no-sack") => LossRecovery::SelectiveWithoutSack,
             Some("go-back-n") => LossRecovery::GoBackN,
             _ => LossRecovery::SelectiveRepeat,
         },
+        partial_acks: match params.word("transport.partial_acks") {
+            // Without SACK nothing else repeats packets.
+            _ if params.word("transport.loss_recovery") != Some("sack") => PartialAcks::Evident,
+            Some("never") => PartialAcks::Never,
+            Some("hardware") => PartialAcks::Hardware,
+            _ => PartialAcks::Evident,
+        },
+        reordering_packets: small(params, "transport.reordering")?,
         ..Irn::default()
     })
 }
@@ -283,16 +375,13 @@ fn iwarp(params: &Params, rto_high: Span) -> Result<Tcp, ScenarioError> {
 fn traffic(
     plan: &Plan,
     params: &Params,
-    network: &Network,
+    topology: &Topology,
     scheme: &Scheme,
     seed: u64,
 ) -> Result<(Vec<Flow>, Stop), ScenarioError> {
-    let ground = Ground {
-        hosts: network.topology()?.host_count(),
-        rate_bps: network.rate.as_bps(),
-        mtu_bytes: scheme.mtu_bytes,
-        overhead_bytes: HEADER_BYTES,
-    };
+    let rates: Vec<u64> =
+        (0..topology.host_count()).map(|host| topology.host_link(HostId(host)).rate.as_bps()).collect();
+    let ground = Ground { rates_bps: &rates, mtu_bytes: scheme.mtu_bytes, overhead_bytes: HEADER_BYTES };
     let span = |name| params.span(name).unwrap_or_default();
     let (warm_up, afterwards) = (span("workload.warm_up"), span("workload.afterwards"));
     let measured_end = Time::ZERO + warm_up + span("workload.duration");
@@ -339,7 +428,7 @@ fn workload(plan: &Plan, params: &Params, duration: Span) -> Result<Workload, Sc
     })
 }
 
-fn sizes(plan: &Plan, params: &Params) -> Result<SizeDistribution, ScenarioError> {
+pub(super) fn sizes(plan: &Plan, params: &Params) -> Result<SizeDistribution, ScenarioError> {
     let name = params.word("workload.sizes").unwrap_or_default();
     if let Some(sizes) = SizeDistribution::named(name) {
         return Ok(sizes);

@@ -1,14 +1,21 @@
 //! The parameters of one run: a value for each row of the schema.
 
+use std::ops::Range;
+
 use highwire_fabric::{Rate, Span};
 
+use super::Setting;
 use super::error::nearest;
 use super::schema::{PARAMETERS, Parameter, index_of};
 use super::value::{Unit, Value};
 
-/// A value for every parameter, in the order of [`PARAMETERS`].
+/// A value for every parameter, in the order of [`PARAMETERS`], and where the plan sets it.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Params(Vec<Value>);
+pub struct Params {
+    values: Vec<Value>,
+    /// Where in the plan's text; `None` for a default.
+    places: Vec<Option<Range<usize>>>,
+}
 
 /// A value as a file has it, before it is known for which parameter.
 #[derive(Clone, PartialEq, Debug)]
@@ -32,18 +39,29 @@ impl Default for Params {
             };
             check(parameter, &raw).expect("defaults are values")
         };
-        Params(PARAMETERS.iter().map(read).collect())
+        Params { values: PARAMETERS.iter().map(read).collect(), places: vec![None; PARAMETERS.len()] }
     }
 }
 
 impl Params {
     /// All values.
     pub fn values(&self) -> &[Value] {
-        &self.0
+        &self.values
     }
 
-    pub(super) fn set(&mut self, index: usize, value: Value) {
-        self.0[index] = value;
+    pub(super) fn set(&mut self, setting: &Setting) {
+        self.values[setting.parameter] = setting.value.clone();
+        self.places[setting.parameter] = Some(setting.place.clone());
+    }
+
+    /// Where the plan sets a parameter; `None` if it does not.
+    pub(super) fn place(&self, name: &str) -> Option<Range<usize>> {
+        self.places[index_of(name)?].clone()
+    }
+
+    /// Every place at which a parameter is set, by the parameter.
+    pub(super) fn places(&self) -> impl Iterator<Item = (usize, &Range<usize>)> {
+        self.places.iter().enumerate().filter_map(|(parameter, place)| Some((parameter, place.as_ref()?)))
     }
 
     /// The value of a parameter.
@@ -51,7 +69,7 @@ impl Params {
     /// # Panics
     /// If there is no parameter of that name.
     pub fn value(&self, name: &str) -> &Value {
-        &self.0[index_of(name).unwrap_or_else(|| panic!("no parameter {name}"))]
+        &self.values[index_of(name).unwrap_or_else(|| panic!("no parameter {name}"))]
     }
 
     /// Its word; a value that is no word has none.

@@ -18,6 +18,9 @@ use crate::workload::SizeDistribution;
 
 const SECTIONS: [&str; 3] = ["network", "transport", "workload"];
 
+/// Seeds of a plan that does not say how many: enough for an interval of confidence.
+const SEEDS: u32 = 10;
+
 /// How much of a plan is played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -72,7 +75,7 @@ impl Reader<'_> {
         let own = ["figure", "title", "claim", "seeds", "first_seed", "full", "scheme", "axis", "expect"];
         table.only(&[&own[..], &["open", "film"], &SECTIONS].concat())?;
         let mut base = Params::default();
-        let mut seeds = table.whole("seeds")?.unwrap_or((1, 0..0));
+        let mut seeds = table.whole("seeds")?.unwrap_or((SEEDS, 0..0));
         apply(&mut base, self.settings(table)?);
         if let Some(full) = table.table("full")? {
             full.only(&[&["seeds"][..], &SECTIONS].concat())?;
@@ -148,8 +151,9 @@ impl Reader<'_> {
                         PARAMETERS.iter().filter_map(|p| p.name.strip_prefix(section)?.strip_prefix('.'));
                     return Err(table.source.error(span, &name, unknown(key, keys, "key")));
                 };
-                let value = self.value(table.source, parameter, value.get_ref(), value.span())?;
-                settings.push(Setting { parameter, value });
+                let place = value.span();
+                let value = self.value(table.source, parameter, value.get_ref(), place.clone())?;
+                settings.push(Setting { parameter, value, place });
             }
         }
         Ok(settings)
@@ -243,17 +247,17 @@ impl Reader<'_> {
         let (chosen, _) = if self.scale == Scale::Full { full.unwrap_or(small) } else { small };
         let mut points = Vec::new();
         for value in chosen {
-            let value = self.value(axis.source, parameter, value.get_ref(), value.span())?;
-            points.push(Point { name: value.to_string(), settings: vec![Setting { parameter, value }] });
+            let place = value.span();
+            let value = self.value(axis.source, parameter, value.get_ref(), place.clone())?;
+            points
+                .push(Point { name: value.to_string(), settings: vec![Setting { parameter, value, place }] });
         }
         Ok(points)
     }
 }
 
 fn apply(params: &mut Params, settings: Vec<Setting>) {
-    for setting in settings {
-        params.set(setting.parameter, setting.value);
-    }
+    settings.iter().for_each(|setting| params.set(setting));
 }
 
 fn scheme_named(

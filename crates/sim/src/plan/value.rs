@@ -107,7 +107,7 @@ impl fmt::Display for Value {
             Value::Number(number) => write!(f, "{number}"),
             Value::Bytes(bytes) => f.write_str(&scaled(*bytes, 1000, &["B", "KB", "MB", "GB"])),
             Value::Span(Span::ZERO) => f.write_str("0us"),
-            Value::Span(span) => f.write_str(&scaled(span.as_ps(), 1000, &["ps", "ns", "us", "ms"])),
+            Value::Span(span) => f.write_str(&scaled(span.as_ps(), 1000, &["ps", "ns", "us", "ms", "s"])),
             Value::Rate(rate) => f.write_str(&scaled(rate.as_bps(), 1000, &["bps", "Kbps", "Mbps", "Gbps"])),
             Value::Word(word) => f.write_str(word),
         }

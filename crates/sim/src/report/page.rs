@@ -76,7 +76,8 @@ struct Row {
     low: Option<f64>,
     high: Option<f64>,
     text: String,
-    is_inside: bool,
+    /// `inside`, `outside` or `undecided`.
+    standing: &'static str,
 }
 
 #[derive(Serialize)]
@@ -217,7 +218,7 @@ fn rows(verdict: &Verdict<'_>) -> Vec<Row> {
         low: finite(here.range.0),
         high: finite(here.range.1),
         text: verdict.expectation.quantity.show(here.value, verdict.metric),
-        is_inside: verdict.expectation.holds(here.value),
+        standing: here.standing.name(),
     };
     verdict.here.iter().map(row).collect()
 }

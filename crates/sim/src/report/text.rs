@@ -43,8 +43,8 @@ pub fn verdicts(verdicts: &[Verdict<'_>]) -> String {
             verdict.expectation.claim.clone(),
             verdict.metric.title().into(),
             verdict.expectation.paper.clone(),
-            verdict.show_here(),
-            if verdict.is_inside() { "yes" } else { "no" }.into(),
+            verdict.show_here() + &verdict.show_interval(),
+            verdict.standing().name().into(),
         ]);
     }
     align(&rows, 5)

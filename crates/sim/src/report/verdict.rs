@@ -1,4 +1,7 @@
-//! Comparing with the paper: per combination of points the mean over seeds, and how far the seeds are apart.
+//! Comparing with the paper: per combination of points the mean over seeds, and how sure it is.
+//!
+//! A claim is judged by the interval of confidence of the mean: inside the paper's band, outside, or undecided as long as
+//! the interval holds numbers of both kinds. More seeds decide.
 
 use super::{Measures, Metric};
 use crate::plan::{Expectation, Plan, Run};
@@ -12,6 +15,8 @@ pub struct Cell<'a> {
     pub points: Vec<usize>,
     /// By seed.
     pub measures: Vec<&'a Measures>,
+    /// The seeds.
+    pub seeds: Vec<u64>,
 }
 
 /// An expectation, and our results.
@@ -34,6 +39,32 @@ pub struct Here {
     pub value: f64,
     /// The least and the most that a single seed gives.
     pub range: (f64, f64),
+    /// Where the value lies with a confidence of 95 %; none from a single seed.
+    pub interval: Option<(f64, f64)>,
+    /// What that says of the paper's band.
+    pub standing: Standing,
+}
+
+/// What our results say of the paper's band.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Standing {
+    /// They lie outside.
+    Outside,
+    /// The seeds do not tell: there are too few of them, or they are too far apart.
+    Undecided,
+    /// They lie inside.
+    Inside,
+}
+
+impl Standing {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Standing::Outside => "outside",
+            Standing::Undecided => "undecided",
+            Standing::Inside => "inside",
+        }
+    }
 }
 
 impl Cell<'_> {
@@ -51,10 +82,16 @@ pub(super) fn cells<'a>(plan: &Plan, runs: &[Run], measures: &'a [Measures]) -> 
         match cells.last_mut() {
             Some(cell) if cell.scheme == run.scheme && cell.points == run.points => {
                 cell.measures.push(measures);
+                cell.seeds.push(run.seed);
             }
             _ => {
                 let points = run.points.clone();
-                cells.push(Cell { scheme: run.scheme, points, measures: vec![measures] });
+                cells.push(Cell {
+                    scheme: run.scheme,
+                    points,
+                    measures: vec![measures],
+                    seeds: vec![run.seed],
+                });
             }
         }
     }
@@ -94,20 +131,86 @@ fn compare(
     points: String,
 ) -> Here {
     let quantity = expectation.quantity;
-    let by_seed = cell.measures.iter().enumerate().map(|(seed, measures)| {
-        let other = over.map(|over| over.measures[seed].get(metric).unwrap_or(f64::NAN));
-        quantity.of(measures.get(metric).unwrap_or(f64::NAN), other)
-    });
+    // Both schemes were given the same flows by the same seed, so their results go together. A seed counts that has both.
+    let pairs: Vec<(f64, Option<f64>)> = (cell.seeds.iter().zip(&cell.measures))
+        .filter_map(|(seed, measures)| {
+            let value = measures.get(metric)?;
+            let Some(over) = over else { return Some((value, None)) };
+            let place = over.seeds.iter().position(|other| other == seed)?;
+            Some((value, Some(over.measures[place].get(metric)?)))
+        })
+        .collect();
+    let of = |pairs: &[(f64, Option<f64>)]| {
+        let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / pairs.len() as f64;
+        let other = over.map(|_| mean(&mut pairs.iter().filter_map(|pair| pair.1)));
+        quantity.of(mean(&mut pairs.iter().map(|pair| pair.0)), other)
+    };
+    let by_seed = pairs.iter().map(|&pair| quantity.of(pair.0, pair.1));
     let range = by_seed
         .filter(|value| value.is_finite())
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
-    Here { points, value: quantity.of(cell.mean(metric), over.map(|over| over.mean(metric))), range }
+    let value = of(&pairs);
+    let interval = interval(value, pairs.len(), |without| {
+        let others: Vec<_> = (pairs[..without].iter().chain(&pairs[without + 1..])).copied().collect();
+        of(&others)
+    });
+    Here { points, value, range, interval, standing: standing(expectation, interval) }
+}
+
+/// The interval of confidence of a value that follows from `count` seeds, by what it would be `without` each of them (the
+/// jackknife): a ratio of means is no mean of ratios.
+fn interval(value: f64, count: usize, without: impl Fn(usize) -> f64) -> Option<(f64, f64)> {
+    if count < 2 {
+        return None;
+    }
+    let seeds = count as f64;
+    let pseudo: Vec<f64> = (0..count).map(|seed| seeds * value - (seeds - 1.0) * without(seed)).collect();
+    let mean = pseudo.iter().sum::<f64>() / seeds;
+    let variance = pseudo.iter().map(|p| (p - mean).powi(2)).sum::<f64>() / (seeds - 1.0);
+    let half = student(count - 1) * (variance / seeds).sqrt();
+    half.is_finite().then_some((value - half, value + half))
+}
+
+/// The two-sided 95 % quantile of Student's distribution.
+fn student(freedom: usize) -> f64 {
+    const TABLE: [f64; 30] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+        2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
+        2.045, 2.042,
+    ];
+    // Beyond the table the quantile falls towards 1.96 as 1 + 1.2 / n.
+    TABLE.get(freedom - 1).copied().unwrap_or_else(|| 1.96 * (1.0 + 1.25 / freedom as f64))
+}
+
+fn standing(expectation: &Expectation, interval: Option<(f64, f64)>) -> Standing {
+    let Some((low, high)) = interval else { return Standing::Undecided };
+    if expectation.holds(low) && expectation.holds(high) {
+        Standing::Inside
+    } else if high < expectation.band.0 || low > expectation.band.1 {
+        Standing::Outside
+    } else {
+        Standing::Undecided
+    }
 }
 
 impl Verdict<'_> {
+    /// Inside the paper's band if every combination of points is, outside if one of them is.
+    pub fn standing(&self) -> Standing {
+        self.here.iter().map(|here| here.standing).min().unwrap_or(Standing::Undecided)
+    }
+
     /// Whether every combination of points lies within the paper's band.
     pub fn is_inside(&self) -> bool {
-        !self.here.is_empty() && self.here.iter().all(|here| self.expectation.holds(here.value))
+        self.standing() == Standing::Inside
+    }
+
+    /// The interval for people, if there is one combination of points and more than one seed.
+    pub fn show_interval(&self) -> String {
+        let show = |value| self.expectation.quantity.show(value, self.metric);
+        match &self.here[..] {
+            [Here { interval: Some((low, high)), .. }] => format!(" ({} to {})", show(*low), show(*high)),
+            _ => String::new(),
+        }
     }
 
     /// The result for people: one number, or the least and the most over all points.
@@ -117,5 +220,63 @@ impl Verdict<'_> {
         let (low, high) =
             (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
         if low == high || !low.is_finite() { show(low) } else { format!("{} to {}", show(low), show(high)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Quantity;
+
+    fn check(values: &[f64], band: (f64, f64), expected: Standing) {
+        let expectation = Expectation {
+            claim: String::new(),
+            paper: String::new(),
+            metrics: Vec::new(),
+            scheme: 0,
+            over: None,
+            quantity: Quantity::Value,
+            band,
+            at: Vec::new(),
+        };
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let interval = interval(mean(values), values.len(), |without| {
+            let mut others = values.to_vec();
+            others.remove(without);
+            mean(&others)
+        });
+        assert_eq!(standing(&expectation, interval), expected, "{values:?} in {band:?}: {interval:?}");
+    }
+
+    #[test]
+    fn an_interval_is_inside_outside_or_undecided() {
+        let near_two = [1.9, 2.0, 2.1, 2.0, 1.95, 2.05];
+        check(&near_two, (1.5, 2.5), Standing::Inside);
+        check(&near_two, (2.5, 3.0), Standing::Outside);
+        check(&near_two, (1.0, 1.5), Standing::Outside);
+        check(&near_two, (2.0, 3.0), Standing::Undecided);
+        check(&near_two, (f64::NEG_INFINITY, 2.5), Standing::Inside);
+        // Wide apart, with the mean in the middle of the band.
+        check(&[1.0, 3.0, 2.0], (1.5, 2.5), Standing::Undecided);
+        // One seed says nothing about others.
+        check(&[2.0], (1.5, 2.5), Standing::Undecided);
+        check(&[9.0], (1.5, 2.5), Standing::Undecided);
+        check(&[], (1.5, 2.5), Standing::Undecided);
+        check(&[2.0, 2.0], (1.5, 2.5), Standing::Inside);
+    }
+
+    #[test]
+    fn the_interval_of_a_mean_is_students() {
+        // Mean 3, standard deviation 1.5811, five seeds: 3 plus or minus 2.776 times 0.7071.
+        let values = [1.0, 2.0, 3.0, 4.0, 5.0];
+        let without = |seed: usize| (15.0 - values[seed]) / 4.0;
+        let (low, high) = interval(3.0, 5, without).expect("five seeds");
+        assert!((low - 1.0371).abs() < 1e-3 && (high - 4.9629).abs() < 1e-3, "{low} to {high}");
+    }
+
+    #[test]
+    fn more_seeds_make_the_quantile_smaller() {
+        assert!((1..200).all(|freedom| student(freedom) > student(freedom + 1)));
+        assert!(student(200) > 1.96 && student(60) < 2.01);
     }
 }

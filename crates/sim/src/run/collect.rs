@@ -75,6 +75,7 @@ impl Run<'_> {
             dropped_data_packets: self.net.observers().map(|eyes| eyes.dropped_data).sum(),
             lost_packets: all.lost.packets,
             marked_packets: all.marked,
+            trimmed_packets: all.trimmed.packets,
             pause_frames: all.pause_frames,
             xoffs: all.xoffs,
             paused: all.paused,

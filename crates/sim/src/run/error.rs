@@ -32,6 +32,10 @@ pub enum RunError {
         flows: u64,
         /// The first of them.
         first: FlowId,
+        /// The limit that the run has reached; without one, nothing would ever happen any more.
+        limit: Option<Time>,
+        /// Packets were lost on links, and the transport has no timeout that would repeat them.
+        has_no_timeouts: bool,
     },
     /// [`crate::Progress::tick`] said so.
     Cancelled,
@@ -52,12 +56,19 @@ impl std::fmt::Display for RunError {
             RunError::Host { seed, at, host, problem } => {
                 write!(f, "at {at} in host {host}: {problem} (seed {seed}), {BUILT_FROM}")
             }
-            RunError::Unfinished { seed, at, flows, first } => {
-                write!(
-                    f,
-                    "at {at} {flows} flows are not over, the first is flow {} (seed {seed}), {BUILT_FROM}",
-                    first.0
-                )
+            RunError::Unfinished { seed, at, flows, first, limit, has_no_timeouts } => {
+                let are = if *flows == 1 { "flow is" } else { "flows are" };
+                write!(f, "at {at} {flows} {are} not over, the first is flow {}", first.0)?;
+                if let Some(limit) = limit {
+                    write!(f, "; the run has reached its limit, `time_limit` of {limit}")?;
+                }
+                if *has_no_timeouts {
+                    f.write_str(
+                        "; links lost packets, and RoCE over PFC has no timeouts: `transport.timeouts = \"on\"` in a plan, \
+                         `timeout` of the scheme's transport in a scenario, switch them on",
+                    )?;
+                }
+                write!(f, " (seed {seed}), {BUILT_FROM}")
             }
             RunError::Cancelled => f.write_str("the run was ended"),
         }

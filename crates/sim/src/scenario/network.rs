@@ -1,12 +1,13 @@
 //! Links and switches.
 
 use highwire_fabric::{
-    Balancing, Buffering, Ecn, FabricConfig, Forwarding, HostId, LinkSpec, Pfc, Rate, Rerouting, Span, Time,
+    Balancing, Buffering, Ecn, FabricConfig, Forwarding, LinkSpec, Pfc, Rate, Rerouting, Service, Span, Time,
     Topology, Trimming,
 };
 use serde::{Deserialize, Serialize};
 
 use super::ScenarioError;
+use crate::ways::bandwidth_delay_product;
 
 /// A network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,12 +15,14 @@ use super::ScenarioError;
 pub struct Network {
     /// How hosts and switches are joined.
     pub shape: Shape,
-    /// Every link's rate.
+    /// Every link's rate; a graph's text names the rate of each link itself.
     pub rate: Rate,
-    /// Every link's delay, one way.
+    /// Every link's delay, one way; a graph's text names the delay of each link itself.
     pub delay: Span,
     /// Where packets wait in switches, and how much room there is.
     pub buffering: Buffering,
+    /// In which order the packets that wait for an output leave.
+    pub service: Service,
     /// Priority flow control.
     pub pfc: PfcChoice,
     /// Marking.
@@ -119,6 +122,7 @@ impl Default for Network {
             rate: Rate::from_gbps(40),
             delay: Span::from_us(2),
             buffering: Buffering::InputQueued { input_bytes: 240_000 },
+            service: Service::RoundRobin,
             pfc: PfcChoice::Off,
             ecn: None,
             trimming: None,
@@ -157,7 +161,7 @@ impl Network {
         shaped.map_err(ScenarioError::Shape)
     }
 
-    /// The longest way between two hosts, in links, and the bytes that fit on it and back: the bandwidth-delay product.
+    /// The bytes that fit on the way between two hosts on which most fit, there and back: the bandwidth-delay product.
     ///
     /// # Errors
     /// As [`Network::topology`].
@@ -183,9 +187,7 @@ impl Network {
                         problem: "thresholds are computed for input-queued switches only; give them".into(),
                     });
                 };
-                // Thresholds are the same at all inputs, so the link that needs most decides.
-                let rate = topology.links().iter().map(|l| l.spec.rate).max().unwrap_or(self.rate);
-                let delay = topology.links().iter().map(|l| l.spec.delay).max().unwrap_or(self.delay);
+                let LinkSpec { rate, delay } = hungriest(topology, packet_bytes_max);
                 // Priorities have equal shares, for any of them may fill up.
                 let share = input_bytes / u64::from(priorities.max(1));
                 let pfc = Pfc::for_input(share, rate, delay, packet_bytes_max);
@@ -199,6 +201,7 @@ impl Network {
             seed,
             priorities,
             buffering: self.buffering,
+            service: self.service,
             pfc,
             ecn: self.ecn,
             trimming: self.trimming,
@@ -209,19 +212,10 @@ impl Network {
     }
 }
 
-/// Bytes that the slowest link of the longest way carries in a round trip of propagation.
-pub(crate) fn bandwidth_delay_product(topology: &Topology) -> u64 {
-    // All shapes are symmetric enough that host 0 has a longest way; a graph's longest may start elsewhere.
-    let is_graph = topology.links().iter().any(|l| l.spec != topology.links()[0].spec);
-    let sources = if is_graph { topology.host_count().min(64) } else { 1 };
-    let mut product = 0;
-    for from in 0..sources {
-        for to in 0..topology.host_count() {
-            let Some(path) = topology.path(HostId(from), HostId(to), |_| 0) else { continue };
-            let delay: u64 = path.iter().map(|l| l.delay.as_ps()).sum();
-            let rate = path.iter().map(|l| l.rate).min().unwrap_or(Rate::from_gbps(1));
-            product = product.max(rate.bytes_in(Span::from_ps(2 * delay)));
-        }
-    }
-    product
+/// The link that needs most headroom under PFC. Thresholds are the same at all inputs, so it decides.
+pub(crate) fn hungriest(topology: &Topology, packet_bytes_max: u32) -> LinkSpec {
+    let needed =
+        |spec: LinkSpec| Pfc::headroom_needed(spec.rate, spec.delay, packet_bytes_max, Pfc::FRAME_BYTES);
+    let specs = topology.links().iter().map(|link| link.spec);
+    specs.max_by_key(|&spec| needed(spec)).expect("a network has links")
 }

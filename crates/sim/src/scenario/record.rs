@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Stop {
-    /// When all flows are over and the network is empty. A run that never gets there ends after ten seconds
-    /// of virtual time, with an error.
+    /// When all flows are over and the network is empty. A run that has not got there by
+    /// [`crate::Scenario::time_limit`] ends with an error.
     #[default]
     WhenDone,
     /// As soon as each of the first so many flows has been received. Flows behind them keep the load up meanwhile, and may be

@@ -19,6 +19,21 @@ pub struct Scheme {
     pub queue_pairs: QueuePairs,
     /// Whether acknowledgements and CNPs overtake data in switches.
     pub ack_priority: AckPriority,
+    /// How many packets a queue pair may send before the card turns to the next one.
+    pub turn_packets: u32,
+    /// What a packet's way follows from where switches hash.
+    pub entropy: Entropy,
+}
+
+/// What a packet's way follows from where switches hash: the UDP source port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Entropy {
+    /// The queue pair: its packets keep to one way.
+    #[default]
+    PerFlow,
+    /// The queue pair and the packet: the sender spreads packets over all ways.
+    PerPacket,
 }
 
 /// How losses are repaired, and how much may be in flight.
@@ -53,6 +68,10 @@ pub struct Irn {
     pub sack_restarts_timer: bool,
     /// How losses are repaired.
     pub recovery: LossRecovery,
+    /// What a partial acknowledgement leads to.
+    pub partial_acks: PartialAcks,
+    /// A packet counts as lost when one has arrived that is more than so many packets later.
+    pub reordering_packets: u32,
     /// How long an acknowledgement that the requester did not ask for may wait; zero: one per packet, as in the paper.
     pub ack_delay: Span,
 }
@@ -81,6 +100,20 @@ pub enum LossRecovery {
     SelectiveWithoutSack,
     /// Everything from the first loss on.
     GoBackN,
+}
+
+/// What IRN's sender does about an acknowledgement that stops at a packet which was sent before the last repetition. The
+/// paper does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum PartialAcks {
+    /// Nothing.
+    Never,
+    /// It repeats the packet if there is evidence that it was lost.
+    #[default]
+    Evident,
+    /// It always repeats the packet, as the authors' hardware code does.
+    Hardware,
 }
 
 /// RoCE NICs as they are.
@@ -197,6 +230,8 @@ impl Default for Scheme {
             headers: HeaderBytes::default(),
             queue_pairs: QueuePairs::PerFlow,
             ack_priority: AckPriority::AsData,
+            turn_packets: 1,
+            entropy: Entropy::PerFlow,
         }
     }
 }
@@ -212,6 +247,8 @@ impl Default for Irn {
             computes_rto: false,
             sack_restarts_timer: true,
             recovery: LossRecovery::SelectiveRepeat,
+            partial_acks: PartialAcks::Evident,
+            reordering_packets: 0,
             ack_delay: Span::ZERO,
         }
     }

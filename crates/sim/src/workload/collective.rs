@@ -22,8 +22,8 @@ pub struct AllToAll {
 }
 
 impl AllReduce {
-    pub(super) fn flows(&self, ground: &Ground) -> Result<Vec<Flow>, WorkloadError> {
-        let hosts = ground.hosts;
+    pub(super) fn flows(&self, ground: &Ground<'_>) -> Result<Vec<Flow>, WorkloadError> {
+        let hosts = ground.hosts();
         if self.bytes < u64::from(hosts) {
             return Err(WorkloadError::NothingToSend);
         }
@@ -40,8 +40,8 @@ impl AllReduce {
 }
 
 impl AllToAll {
-    pub(super) fn flows(&self, ground: &Ground) -> Result<Vec<Flow>, WorkloadError> {
-        let hosts = ground.hosts;
+    pub(super) fn flows(&self, ground: &Ground<'_>) -> Result<Vec<Flow>, WorkloadError> {
+        let hosts = ground.hosts();
         let bytes = self.bytes / u64::from(hosts - 1);
         if bytes == 0 {
             return Err(WorkloadError::NothingToSend);

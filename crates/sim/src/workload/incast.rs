@@ -22,8 +22,8 @@ pub struct Incast {
 }
 
 impl Incast {
-    pub(super) fn flows(&self, ground: &Ground, seed: u64) -> Result<Vec<Flow>, WorkloadError> {
-        let (senders, hosts) = (self.senders, ground.hosts);
+    pub(super) fn flows(&self, ground: &Ground<'_>, seed: u64) -> Result<Vec<Flow>, WorkloadError> {
+        let (senders, hosts) = (self.senders, ground.hosts());
         if self.receiver.0 >= hosts {
             return Err(WorkloadError::NoSuchHost { host: self.receiver.0, hosts });
         }

@@ -15,12 +15,12 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    pub(super) fn flows(&self, ground: &Ground, seed: u64) -> Result<Vec<Flow>, WorkloadError> {
+    pub(super) fn flows(&self, ground: &Ground<'_>, seed: u64) -> Result<Vec<Flow>, WorkloadError> {
         if self.bytes == 0 {
             return Err(WorkloadError::NothingToSend);
         }
         let mut rng = Rng::new(seed).fork(0);
-        let mut targets: Vec<u32> = (0..ground.hosts).collect();
+        let mut targets: Vec<u32> = (0..ground.hosts()).collect();
         // Sattolo: one cycle through all of them.
         for last in (1..targets.len()).rev() {
             targets.swap(last, rng.below(last as u64) as usize);

@@ -21,14 +21,14 @@ pub struct Poisson {
 }
 
 impl Poisson {
-    pub(super) fn flows(&self, ground: &Ground, seed: u64) -> Result<Vec<Flow>, WorkloadError> {
+    pub(super) fn flows(&self, ground: &Ground<'_>, seed: u64) -> Result<Vec<Flow>, WorkloadError> {
         if !(self.load > 0.0 && self.load <= 1.0) {
             return Err(WorkloadError::Load(self.load));
         }
         let bits = 8.0 * self.sizes.mean_wire_bytes(ground.mtu_bytes, ground.overhead_bytes);
-        let mean_gap_ps = bits * 1e12 / (self.load * ground.rate_bps as f64);
         let mut flows = Vec::new();
-        for source in 0..ground.hosts {
+        for (source, &rate_bps) in (0..).zip(ground.rates_bps) {
+            let mean_gap_ps = bits * 1e12 / (self.load * rate_bps as f64);
             // One generator per host, so that hosts' flows do not depend on each other.
             let mut rng = Rng::new(seed).fork(u64::from(source) + 1);
             let mut at = 0.0;
@@ -37,7 +37,7 @@ impl Poisson {
                 if at > self.duration.as_ps() as f64 {
                     break;
                 }
-                let other = rng.below(u64::from(ground.hosts) - 1) as u32;
+                let other = rng.below(u64::from(ground.hosts()) - 1) as u32;
                 let destination = other + u32::from(other >= source);
                 let start = Time::from_ps(at.round() as u64);
                 flows.push(Flow::new(source, destination, self.sizes.sample(&mut rng), start));

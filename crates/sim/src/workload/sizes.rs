@@ -116,6 +116,11 @@ impl SizeDistribution {
         (low.0 + part.max(0.0) * (high.0 - low.0)).round().max(1.0) as u64
     }
 
+    /// The largest size in bytes.
+    pub fn bytes_max(&self) -> f64 {
+        self.points.last().map_or(0.0, |&(bytes, _)| bytes)
+    }
+
     /// The mean size in bytes.
     pub fn mean_bytes(&self) -> f64 {
         self.integrate(|low, high| (low + high) / 2.0)

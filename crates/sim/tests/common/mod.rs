@@ -51,3 +51,19 @@ pub(crate) fn read(text: &str) -> Plan {
     let nothing = |name: &str| Err(format!("there is no file {name}"));
     Plan::read("plans/small.toml", text, Scale::Small, &nothing).unwrap_or_else(|error| panic!("{error}"))
 }
+
+/// There are no files beside the plan.
+pub(crate) fn nothing(name: &str) -> Result<String, String> {
+    Err(format!("there is no file {name}"))
+}
+
+/// A plan on a graph, with one scheme that sets this.
+pub(crate) fn graph_plan(graph: &str, scheme: &str) -> Plan {
+    let text = format!(
+        "figure = \"f\"\ntitle = \"t\"\nclaim = \"c\"\nseeds = 1\nnetwork = {{ shape = \"graph\", graph = \"g.txt\" }}\n\
+         [[scheme]]\nname = \"s\"\n{scheme}"
+    );
+    let load = |name: &str| if name == "g.txt" { Ok(graph.to_owned()) } else { nothing(name) };
+    Plan::read("plans/graph.toml", &text, Scale::Small, &load)
+        .unwrap_or_else(|error| panic!("{error}\n{text}"))
+}

@@ -45,7 +45,7 @@ function drawPanel(panel, place) {
     drawing.append(text(0, y + 18, label.length > 34 ? `${label.slice(0, 33)}…` : label, {}));
     if (entry.value === null) return;
     const origin = scale(Math.max(range[0], Math.min(0, range[1]))), end = scale(entry.value);
-    const tone = entry.is_inside ? "var(--c0)" : "var(--bad)";
+    const tone = entry.standing === "outside" ? "var(--bad)" : "var(--c0)";
     const bar = svg("rect", { x: Math.min(origin, end), y: y + 7, width: Math.max(Math.abs(end - origin), 1), height: 14, rx: 2, fill: tone });
     drawing.append(titled(bar, `${label}: ${entry.text}, the paper: ${panel.paper}`));
     if (entry.low !== null && entry.high > entry.low) {
@@ -54,9 +54,11 @@ function drawPanel(panel, place) {
     }
     drawing.append(text(width, y + 18, entry.text, { "text-anchor": "end", "font-weight": 600 }));
   });
-  const inside = panel.rows.filter((entry) => entry.is_inside).length, all = panel.rows.length;
+  const count = (standing) => panel.rows.filter((entry) => entry.standing === standing).length;
+  const inside = count("inside"), outside = count("outside"), all = panel.rows.length;
   const [tone, words] = all > 0 && inside === all ? ["good", "inside the band"]
-    : inside === 0 ? ["bad", "outside"] : ["mixed", `${inside} of ${all} inside`];
+    : outside === all ? ["bad", "outside"]
+    : outside === 0 ? ["mixed", "undecided: more seeds would tell"] : ["mixed", `${inside} of ${all} inside, ${outside} outside`];
   const made = card(panel.claim, `the paper: ${panel.paper}`, drawing);
   const badge = element("span", { class: `badge ${tone}` }, words);
   made.firstChild.replaceWith(element("div", { class: "head" }, element("h3", {}, panel.claim), badge));
