@@ -36,7 +36,7 @@ macro_rules! c_api {
 /// The same for functions that wait, and so are cancellation points. `$kept` is what [`in_parts`](crate::cancel::in_parts) keeps for the body
 /// between two parts of the wait. A function of the machine's own library is called with cancellation as it is.
 macro_rules! c_waits {
-    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? |$kept:pat_param| $body:block)*) => {$(
+    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? |$kept:tt $(: $kind:ty)?| $body:block)*) => {$(
         $(#[$meta])*
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) $(-> $result)? {
@@ -57,7 +57,7 @@ macro_rules! c_waits {
                         return result;
                     }
                 }
-                $crate::cancel::in_parts(|$kept| $body)
+                $crate::cancel::in_parts(|$kept $(: $kind)?| $body)
             }
         }
     )*};

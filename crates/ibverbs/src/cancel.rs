@@ -12,7 +12,8 @@
 
 use crate::boundary::{Failure, caught};
 use libc::c_int;
-use std::cell::Cell;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,8 @@ enum Part {
 thread_local! {
     // A cell of plain data: the thread's end has nothing to drop.
     static NOW: Cell<Part> = const { Cell::new(Part::None) };
+    /// What calls of this thread have put aside. The C library drops it at the end of the thread, also of a cancelled one.
+    static ASIDE: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Runs the body of a C function with cancellation off.
@@ -54,12 +57,14 @@ pub(crate) fn sealed<R: Failure>(run: impl FnOnce() -> R) -> R {
 }
 
 /// Runs a C function that waits, as a cancellation point. The body is called again as long as its last wait was one that
-/// [ended with its part](end_part), and gets a number of its own, zero at first, in which it keeps what it has done.
+/// [ended with its part](end_part), and gets a value of its own, the default at first, in which it keeps what it has done. What has to be
+/// dropped is [put aside](put_aside).
 ///
 /// A call of this kind within another call of ours is no cancellation point: the outer one's frames are in the way.
 #[inline]
-pub(crate) fn in_parts<R: Failure>(mut run: impl FnMut(&mut u64) -> R) -> R {
-    let mut kept = 0;
+pub(crate) fn in_parts<R: Failure, K: Default>(mut run: impl FnMut(&mut K) -> R) -> R {
+    const { assert!(!std::mem::needs_drop::<K>(), "a cancellation drops nothing") };
+    let mut kept = K::default();
     loop {
         // As `read` does, even where it need not wait.
         // SAFETY: no frame of ours has anything to drop here.
@@ -113,6 +118,25 @@ pub(crate) fn end_part() -> bool {
     is_running
 }
 
+/// Whether the part has ended: the call has to return, with any result.
+pub(crate) fn is_part_over() -> bool {
+    NOW.get() == Part::Over
+}
+
+/// Keeps a value until the next part of the call [takes it back](take_back). If the thread is cancelled before, the value is dropped at the
+/// thread's end.
+pub(crate) fn put_aside<T: 'static>(value: T) {
+    ASIDE.with_borrow_mut(|aside| aside.push(Box::new(value)));
+}
+
+/// The last value of that type that was put aside.
+pub(crate) fn take_back<T: 'static>() -> Option<T> {
+    ASIDE.with_borrow_mut(|aside| {
+        let at = aside.iter().rposition(|value| value.is::<T>())?;
+        aside.remove(at).downcast().ok().map(|value| *value)
+    })
+}
+
 /// Runs a part of a call that must not be made again, in one piece: its waits have no parts.
 pub(crate) fn whole<R>(run: impl FnOnce() -> R) -> R {
     let outer = NOW.replace(Part::None);
@@ -128,7 +152,7 @@ mod tests {
     #[test]
     fn a_call_in_parts_is_made_again_until_it_has_a_result() {
         let mut calls = 0;
-        let result: c_int = in_parts(|kept| {
+        let result: c_int = in_parts(|kept: &mut u64| {
             calls += 1;
             *kept += 1;
             assert_eq!(part_of(None), Some(PART));
@@ -140,11 +164,36 @@ mod tests {
     }
 
     #[test]
+    fn what_was_put_aside_is_taken_back_or_dropped_with_its_thread() {
+        let value = std::sync::Arc::new(());
+        let (one, two) = (value.clone(), value.clone());
+        let thread = std::thread::spawn(move || {
+            put_aside(one);
+            put_aside(7_u8);
+            let mut parts = 0;
+            let result: c_int = in_parts(|has_begun: &mut bool| {
+                parts += 1;
+                if !std::mem::replace(has_begun, true) {
+                    put_aside((two.clone(), 9));
+                    end_part();
+                    assert!(is_part_over());
+                    return -1;
+                }
+                assert!(!is_part_over());
+                take_back::<(std::sync::Arc<()>, c_int)>().map_or(-2, |(_, number)| number)
+            });
+            (result, parts, take_back::<c_int>(), take_back::<u8>())
+        });
+        assert_eq!(thread.join().expect("it ends"), (9, 2, None, Some(7)));
+        assert_eq!(std::sync::Arc::strong_count(&value), 1, "the thread's end has dropped it");
+    }
+
+    #[test]
     fn a_call_in_parts_within_another_ends_its_own_parts() {
         let mut outer_calls = 0;
-        let result: c_int = in_parts(|_| {
+        let result: c_int = in_parts(|_: &mut u64| {
             outer_calls += 1;
-            in_parts(|kept| {
+            in_parts(|kept: &mut u64| {
                 *kept += 1;
                 if *kept < 2 && end_part() { -1 } else { 9 }
             })

@@ -241,7 +241,7 @@ c_api! {
 }
 
 c_waits! {
-    fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int |_| {
+    fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int |_: &mut ()| {
         let run = || {
             let found = registry::find::<Cq>(cq)?;
             found.users.none()?;

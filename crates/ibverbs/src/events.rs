@@ -211,7 +211,7 @@ c_waits! {
         channel: *mut ibv_comp_channel,
         cq: *mut *mut ibv_cq,
         cq_context: *mut *mut c_void,
-    ) -> c_int |_| {
+    ) -> c_int |_: &mut ()| {
         let run = || {
             let channel = registry::find::<Channel>(channel)?;
             loop {
@@ -238,7 +238,7 @@ c_waits! {
         minus_one(run())
     }
 
-    fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int |_| {
+    fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int |_: &mut ()| {
         let run = || {
             let context = registry::find::<Context>(context)?;
             loop {

@@ -441,7 +441,7 @@ c_api! {
 }
 
 c_waits! {
-    fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int |_| {
+    fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int |_: &mut ()| {
         let run = || {
             let found = registry::find::<Qp>(qp)?;
             found.users.none()?;

@@ -205,7 +205,7 @@ c_api! {
 }
 
 c_waits! {
-    fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int |_| {
+    fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int |_: &mut ()| {
         let run = || {
             let found = registry::find::<Srq>(srq)?;
             found.users.none()?;

@@ -10,6 +10,7 @@ use super::queue_pair::{self, Recipe};
 use super::{id, resolve};
 use crate::abi::{ibv_context, ibv_pd, ibv_qp_init_attr, ibv_qp_type};
 use crate::boundary::{answer, c_api, c_waits, input, minus_one};
+use crate::cancel;
 
 /// The template for queue pairs of connections to a passive endpoint.
 #[derive(Clone, Copy)]
@@ -131,27 +132,6 @@ fn request(hub: &Hub, listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id, c_in
 }
 
 c_api! {
-    fn rdma_create_ep(
-        id: *mut *mut rdma_cm_id,
-        res: *mut rdma_addrinfo,
-        pd: *mut ibv_pd,
-        qp_init_attr: *mut ibv_qp_init_attr,
-    ) -> c_int {
-        minus_one((|| {
-            if id.is_null() {
-                return Err(libc::EINVAL);
-            }
-            *id = create(res, pd, qp_init_attr)?;
-            Ok(())
-        })())
-    }
-
-    fn rdma_destroy_ep(id: *mut rdma_cm_id) {
-        if let Ok(hub) = hub() {
-            destroy(hub, id);
-        }
-    }
-
     fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut ibv_context {
         answer((|| {
             let hub = hub();
@@ -177,7 +157,30 @@ c_api! {
 }
 
 c_waits! {
-    fn rdma_get_request(listen: *mut rdma_cm_id, id: *mut *mut rdma_cm_id) -> c_int |_| {
+    // Its parts wait for nothing: a cancellation is acted on before the first, and finds nothing half made.
+    fn rdma_create_ep(
+        id: *mut *mut rdma_cm_id,
+        res: *mut rdma_addrinfo,
+        pd: *mut ibv_pd,
+        qp_init_attr: *mut ibv_qp_init_attr,
+    ) -> c_int |_: &mut ()| {
+        minus_one((|| {
+            if id.is_null() {
+                return Err(libc::EINVAL);
+            }
+            *id = cancel::whole(|| create(res, pd, qp_init_attr))?;
+            Ok(())
+        })())
+    }
+
+    // A cancelled thread leaves the identifier, which can be destroyed again.
+    fn rdma_destroy_ep(id: *mut rdma_cm_id) |_: &mut ()| {
+        if let Ok(hub) = hub() {
+            destroy(hub, id);
+        }
+    }
+
+    fn rdma_get_request(listen: *mut rdma_cm_id, id: *mut *mut rdma_cm_id) -> c_int |_: &mut ()| {
         minus_one((|| {
             if id.is_null() {
                 return Err(libc::EINVAL);

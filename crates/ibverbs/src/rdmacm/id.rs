@@ -360,11 +360,11 @@ c_api! {
 }
 
 c_waits! {
-    fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int |_| {
+    fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int |_: &mut ()| {
         minus_one(hub().and_then(|hub| destroy(hub, id)))
     }
 
-    fn rdma_migrate_id(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> c_int |_| {
+    fn rdma_migrate_id(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> c_int |_: &mut ()| {
         minus_one(hub().and_then(|hub| migrate(hub, id, channel)))
     }
 }

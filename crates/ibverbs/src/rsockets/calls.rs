@@ -58,12 +58,26 @@ fn stream_of(fd: c_int) -> Result<Option<Arc<Mutex<Stream>>>, c_int> {
     })
 }
 
-fn connect(stream: &Arc<Mutex<Stream>>, address: *const sockaddr) -> Result<(), c_int> {
+/// What a call that connects in parts has done.
+#[derive(Default)]
+struct Connecting {
+    begin_ns: u64,
+    has_begun: bool,
+}
+
+fn connect(
+    stream: &Arc<Mutex<Stream>>,
+    address: *const sockaddr,
+    kept: &mut Connecting,
+) -> Result<(), c_int> {
     let patience = {
         let mut guard = lock(stream);
         guard.progress();
-        let patience = Patience::of(guard.options.is_nonblocking, 0, guard.options.send_timeout);
+        let (is_nonblocking, timeout) = (guard.options.is_nonblocking, guard.options.send_timeout);
+        let patience = Patience::of_parts(is_nonblocking, 0, timeout, &mut kept.begin_ns);
         match guard.state {
+            // The attendant has gone on with it between two parts.
+            State::Connected | State::Ended if kept.has_begun => return Ok(()),
             // SAFETY: as connect(2) describes the address.
             State::Fresh => unsafe { guard.connect(address) }?,
             State::Connecting if patience == Patience::None => return Err(libc::EALREADY),
@@ -72,6 +86,7 @@ fn connect(stream: &Arc<Mutex<Stream>>, address: *const sockaddr) -> Result<(), 
             State::Failed(errno) => return Err(errno),
             _ => return Err(libc::EISCONN),
         }
+        kept.has_begun = true;
         patience
     };
     let connected = wait(stream, patience, |stream| stream.state != State::Connecting);
@@ -220,25 +235,6 @@ c_api! {
         })())
     }
 
-    fn rconnect(socket: c_int, addr: *const sockaddr, addrlen: socklen_t) -> c_int {
-        minus_one((|| match stream_of(socket)? {
-            Some(_) if addr.is_null() => Err(libc::EFAULT),
-            Some(stream) => connect(&stream, addr),
-            None => c::done(libc::connect(socket, addr, addrlen)),
-        })())
-    }
-
-    fn rshutdown(socket: c_int, how: c_int) -> c_int {
-        minus_one((|| match stream_of(socket)? {
-            Some(stream) => shut_down(&stream, how),
-            None => c::done(libc::shutdown(socket, how)),
-        })())
-    }
-
-    fn rclose(socket: c_int) -> c_int {
-        minus_one(close(socket))
-    }
-
     fn rgetpeername(socket: c_int, addr: *mut sockaddr, addrlen: *mut socklen_t) -> c_int {
         minus_one((|| match stream_of(socket)? {
             Some(stream) => name(&stream, (addr, addrlen), true),
@@ -335,6 +331,25 @@ c_api! {
 }
 
 c_waits! {
+    fn rconnect(socket: c_int, addr: *const sockaddr, addrlen: socklen_t) -> c_int |kept| {
+        minus_one((|| match stream_of(socket)? {
+            Some(_) if addr.is_null() => Err(libc::EFAULT),
+            Some(stream) => connect(&stream, addr, kept),
+            None => c::done(libc::connect(socket, addr, addrlen)),
+        })())
+    }
+
+    fn rshutdown(socket: c_int, how: c_int) -> c_int |kept| {
+        minus_one((|| match stream_of(socket)? {
+            Some(stream) => shut_down(&stream, how, kept),
+            None => c::done(libc::shutdown(socket, how)),
+        })())
+    }
+
+    fn rclose(socket: c_int) -> c_int |kept| {
+        minus_one(close(socket, kept))
+    }
+
     fn raccept(socket: c_int, addr: *mut sockaddr, addrlen: *mut socklen_t) -> c_int |kept| {
         descriptor((|| {
             let stream = stream_of(socket)?.ok_or(libc::EOPNOTSUPP)?;

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, c_short, epoll_event, pollfd};
 
-use super::poll::poll;
+use super::poll::{in_part, poll};
 use super::{c, socket};
-use crate::boundary::{c_api, minus_one, set_errno};
+use crate::boundary::{c_api, c_waits, minus_one, set_errno};
 use crate::rdmacm::eventfd;
 
 /// The events that poll(2) and epoll(7) have in common, under the same numbers.
@@ -208,9 +208,11 @@ c_api! {
         let event = if event.is_null() { None } else { Some(event.read_unaligned()) };
         minus_one(find(epfd).and_then(|set| set.change(op, fd, event)))
     }
+}
 
-    fn repoll_wait(epfd: c_int, events: *mut epoll_event, maxevents: c_int, timeout: c_int) -> c_int {
-        let run = || {
+c_waits! {
+    fn repoll_wait(epfd: c_int, events: *mut epoll_event, maxevents: c_int, timeout: c_int) -> c_int |kept| {
+        let mut run = || {
             let set = find(epfd)?;
             let room = usize::try_from(maxevents).ok().filter(|room| *room > 0).ok_or(libc::EINVAL)?;
             if events.is_null() {
@@ -218,7 +220,7 @@ c_api! {
             }
             let events = std::slice::from_raw_parts_mut(events, room);
             let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
-            set.wait(events, timeout).map(|found| found as c_int)
+            in_part(timeout, kept, |part| set.wait(events, part)).map(|found| found as c_int)
         };
         run().unwrap_or_else(|errno| {
             set_errno(errno);

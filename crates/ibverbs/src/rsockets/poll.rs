@@ -8,7 +8,7 @@ use libc::{c_int, c_short, fd_set, nfds_t, pollfd, timeval};
 use super::changes::{Counter, sleep_on};
 use super::socket::{Socket, find, lock};
 use super::stream::{State, Stream};
-use crate::boundary::{c_api, c_waits, set_errno};
+use crate::boundary::{c_waits, set_errno};
 use crate::cancel;
 
 /// How long to look again and again before sleeping.
@@ -171,7 +171,12 @@ fn block(stream: &Mutex<Stream>, events: c_short) -> Result<(), c_int> {
 
 /// # Safety
 /// The sets are null or valid.
-unsafe fn select(count: c_int, sets: [*mut fd_set; 3], timeout: Option<Duration>) -> Result<c_int, c_int> {
+unsafe fn select(
+    count: c_int,
+    sets: [*mut fd_set; 3],
+    timeout: Option<Duration>,
+    passed_ns: &mut u64,
+) -> Result<c_int, c_int> {
     const EVENTS: [c_short; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
     const READY: [c_short; 3] = [
         libc::POLLIN | libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP,
@@ -192,7 +197,11 @@ unsafe fn select(count: c_int, sets: [*mut fd_set; 3], timeout: Option<Duration>
             fds.push(pollfd { fd, events, revents: 0 });
         }
     }
-    poll(&mut fds, timeout)?;
+    in_part(timeout, passed_ns, |part| poll(&mut fds, part))?;
+    if cancel::is_part_over() {
+        // The sets still say what the program asks for.
+        return Ok(0);
+    }
     let mut bits = 0;
     for (set, (event, ready)) in sets.into_iter().zip(EVENTS.into_iter().zip(READY)) {
         if set.is_null() {
@@ -212,13 +221,17 @@ unsafe fn select(count: c_int, sets: [*mut fd_set; 3], timeout: Option<Duration>
     Ok(bits)
 }
 
-/// Polls for one part of the time, and keeps how much of it has passed.
-fn poll_part(fds: &mut [pollfd], timeout: Option<Duration>, passed_ns: &mut u64) -> Result<usize, c_int> {
+/// Polls for one part of the time, and keeps how much of it has passed. `poll` returns how much is ready.
+pub(super) fn in_part(
+    timeout: Option<Duration>,
+    passed_ns: &mut u64,
+    poll: impl FnOnce(Option<Duration>) -> Result<usize, c_int>,
+) -> Result<usize, c_int> {
     let begin = Instant::now();
     let left = timeout.map(|timeout| timeout.saturating_sub(Duration::from_nanos(*passed_ns)));
     // With an end in any case: no signal lets `poll` go on.
     let part = cancel::part_of(left.or(Some(Duration::MAX)));
-    let count = poll(fds, part)?;
+    let count = poll(part)?;
     if count == 0 && part != left {
         *passed_ns += begin.elapsed().as_nanos() as u64;
         cancel::end_part();
@@ -233,29 +246,27 @@ fn answer(result: Result<c_int, c_int>) -> c_int {
     })
 }
 
-c_api! {
+c_waits! {
     fn rselect(
         nfds: c_int,
         readfds: *mut fd_set,
         writefds: *mut fd_set,
         exceptfds: *mut fd_set,
         timeout: *mut timeval,
-    ) -> c_int {
+    ) -> c_int |kept| {
         let timeout = timeout.as_ref().map(|time| {
             Duration::from_secs(time.tv_sec.max(0) as u64) + Duration::from_micros(time.tv_usec.max(0) as u64)
         });
-        answer(select(nfds, [readfds, writefds, exceptfds], timeout))
+        answer(select(nfds, [readfds, writefds, exceptfds], timeout, kept))
     }
-}
 
-c_waits! {
     fn rpoll(fds: *mut pollfd, nfds: nfds_t, timeout: c_int) -> c_int |kept| {
         if fds.is_null() && nfds > 0 {
             return answer(Err(libc::EFAULT));
         }
         let fds = if nfds == 0 { &mut [] } else { std::slice::from_raw_parts_mut(fds, nfds as usize) };
         let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
-        answer(poll_part(fds, timeout, kept).map(|count| count as c_int))
+        answer(in_part(timeout, kept, |part| poll(fds, part)).map(|count| count as c_int))
     }
 }
 

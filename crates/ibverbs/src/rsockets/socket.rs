@@ -54,12 +54,7 @@ pub(super) enum Patience {
 }
 
 impl Patience {
-    /// The patience of a call with these flags.
-    pub(super) fn of(is_nonblocking: bool, flags: c_int, timeout: Option<Duration>) -> Patience {
-        Patience::of_parts(is_nonblocking, flags, timeout, &mut 0)
-    }
-
-    /// The same for a call that [waits in parts](cancel::in_parts): all of them together have the time-out.
+    /// The patience of a call with these flags that [waits in parts](cancel::in_parts): all of them together have the time-out.
     pub(super) fn of_parts(
         is_nonblocking: bool,
         flags: c_int,

@@ -3,9 +3,11 @@
 use libc::{c_int, c_void, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::attendant;
+use super::changes::sleep_on;
 use super::socket::{Patience, Socket, find, lock, wait};
 use super::stream::{State, Stream};
-use crate::boundary::{c_api, c_waits, set_errno};
+use crate::boundary::{c_waits, set_errno};
+use crate::cancel;
 
 /// -1 and errno, or how much it was.
 fn answer(result: Result<usize, c_int>) -> ssize_t {
@@ -54,32 +56,46 @@ unsafe fn vectors<'a>(start: *const iovec, count: usize) -> Result<&'a [iovec], 
     Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(start, count) } })
 }
 
-/// Sends one stretch. Returns how much of it was sent.
-pub(super) fn send(fd: c_int, data: &[u8], flags: c_int) -> Result<usize, c_int> {
+/// What a call that [waits in parts](cancel::in_parts) has done. A cancelled thread's bytes are not taken back: the stream goes on behind them.
+#[derive(Default)]
+pub(super) struct Progress {
+    begin_ns: u64,
+    done: usize,
+}
+
+impl Progress {
+    /// The result of a call that cannot go on: what it has done, or else why. Without a meaning at the end of a part.
+    fn end(&self, errno: c_int) -> Result<usize, c_int> {
+        if self.done == 0 || cancel::is_part_over() { Err(errno) } else { Ok(self.done) }
+    }
+}
+
+/// Sends the rest of one stretch. Returns how much of it was sent.
+pub(super) fn send(fd: c_int, data: &[u8], flags: c_int, progress: &mut Progress) -> Result<usize, c_int> {
     let Socket::Stream(stream) = find(fd)? else {
         // SAFETY: the bytes are alive.
         return of_kernel(unsafe { libc::send(fd, data.as_ptr().cast(), data.len(), flags) });
     };
-    let (mut done, patience) = (0, to_send(&lock(&stream), flags));
-    while done < data.len() {
+    let patience = to_send(&lock(&stream), flags, progress);
+    while progress.done < data.len() {
         let is_ready = |stream: &Stream| stream.can_send() || is_over(stream);
         let sent = wait(&stream, patience, is_ready).and_then(|mut guard| {
             if !guard.can_send() {
                 return Err(refusal(&guard));
             }
-            guard.send_some(&data[done..])
+            guard.send_some(&data[progress.done..])
         });
         match sent {
-            Ok(count) => done += count,
-            Err(_) if done > 0 => break,
-            Err(errno) => return Err(errno),
+            Ok(count) => progress.done += count,
+            Err(errno) => return progress.end(errno),
         }
     }
-    Ok(done)
+    Ok(progress.done)
 }
 
-fn to_send(stream: &Stream, flags: c_int) -> Patience {
-    Patience::of(stream.options.is_nonblocking, flags, stream.options.send_timeout)
+fn to_send(stream: &Stream, flags: c_int, progress: &mut Progress) -> Patience {
+    let options = &stream.options;
+    Patience::of_parts(options.is_nonblocking, flags, options.send_timeout, &mut progress.begin_ns)
 }
 
 /// Whether the stream can send nothing: no longer, or not yet because no connection was asked for.
@@ -99,18 +115,19 @@ fn refusal(stream: &Stream) -> c_int {
     }
 }
 
-fn receive(fd: c_int, to: &mut [u8], flags: c_int, kept: &mut u64) -> Result<usize, c_int> {
+fn receive(fd: c_int, to: &mut [u8], flags: c_int, progress: &mut Progress) -> Result<usize, c_int> {
     let Socket::Stream(stream) = find(fd)? else {
+        await_datagram(fd, flags)?;
         // SAFETY: the room is alive.
         return of_kernel(unsafe { libc::recv(fd, to.as_mut_ptr().cast(), to.len(), flags) });
     };
-    let (mut done, patience) = {
+    let patience = {
         let guard = lock(&stream);
         if matches!(guard.state, State::Fresh | State::Listening) {
             return Err(libc::ENOTCONN);
         }
         let timeout = guard.options.receive_timeout;
-        (0, Patience::of_parts(guard.options.is_nonblocking, flags, timeout, kept))
+        Patience::of_parts(guard.options.is_nonblocking, flags, timeout, &mut progress.begin_ns)
     };
     loop {
         let is_ready = |stream: &Stream| match stream.state {
@@ -120,7 +137,7 @@ fn receive(fd: c_int, to: &mut [u8], flags: c_int, kept: &mut u64) -> Result<usi
             _ => stream.can_read(),
         };
         let received = wait(&stream, patience, is_ready).map(|mut guard| {
-            let count = guard.receive_some(&mut to[done..], flags & libc::MSG_PEEK != 0);
+            let count = guard.receive_some(&mut to[progress.done..], flags & libc::MSG_PEEK != 0);
             // The program may not come back soon, and the peer may wait for this room.
             guard.give_credits();
             (count, guard.is_owing())
@@ -132,56 +149,112 @@ fn receive(fd: c_int, to: &mut [u8], flags: c_int, kept: &mut u64) -> Result<usi
             count
         });
         match received {
-            Ok(0) => return Ok(done),
-            Ok(count) => done += count,
-            Err(_) if done > 0 => return Ok(done),
-            Err(errno) => return Err(errno),
+            Ok(0) => return Ok(progress.done),
+            Ok(count) => progress.done += count,
+            Err(errno) => return progress.end(errno),
         }
-        if done == to.len() || flags & libc::MSG_WAITALL == 0 || flags & libc::MSG_PEEK != 0 {
-            return Ok(done);
+        if progress.done == to.len() || flags & libc::MSG_WAITALL == 0 || flags & libc::MSG_PEEK != 0 {
+            return Ok(progress.done);
         }
     }
+}
+
+/// Waits for a kernel's datagram in parts, where the kernel's own call would wait for ever.
+///
+/// # Errors
+/// EINTR for a signal whose handler ends a call, or the [end of a part](cancel::end_part).
+fn await_datagram(fd: c_int, flags: c_int) -> Result<(), c_int> {
+    // SAFETY: the command takes no pointers.
+    let status = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    let (mut timeout, mut size) =
+        (libc::timeval { tv_sec: 0, tv_usec: 0 }, size_of::<libc::timeval>() as socklen_t);
+    // SAFETY: the option is a `timeval`, and the size says so.
+    unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, (&raw mut timeout).cast(), &raw mut size);
+    }
+    let has_end = status & libc::O_NONBLOCK != 0
+        || flags & libc::MSG_DONTWAIT != 0
+        || timeout.tv_sec != 0
+        || timeout.tv_usec != 0;
+    if status < 0 || has_end {
+        return Ok(());
+    }
+    while let Some(part) = cancel::part_of(None) {
+        let mut fd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        match sleep_on(std::slice::from_mut(&mut fd), Some(part)) {
+            Err(libc::EINTR) if !cancel::is_final(Some(part)) => {}
+            slept => slept?,
+        }
+        if fd.revents != 0 {
+            break;
+        }
+        if cancel::end_part() {
+            return Err(libc::EINTR);
+        }
+    }
+    Ok(())
 }
 
 fn of_kernel(count: ssize_t) -> Result<usize, c_int> {
     usize::try_from(count).map_err(|_| super::c::last_errno())
 }
 
+/// Makes calls for vector after vector until one does not go whole. `call` is told whether it may wait for the vector's first byte.
+fn each(
+    vectors: &[iovec],
+    progress: &mut Progress,
+    mut call: impl FnMut(&iovec, &mut Progress, bool) -> Result<usize, c_int>,
+) -> Result<usize, c_int> {
+    let mut before = 0;
+    for vector in vectors {
+        let length = vector.iov_len;
+        if length > 0 && progress.done < before + length {
+            let mut own = Progress { begin_ns: progress.begin_ns, done: progress.done - before };
+            let result = call(vector, &mut own, progress.done == 0);
+            (progress.begin_ns, progress.done) = (own.begin_ns, before + result.unwrap_or(own.done));
+            match result {
+                Ok(count) if count == length => {}
+                Ok(_) => return Ok(progress.done),
+                Err(errno) => return progress.end(errno),
+            }
+        }
+        before += length;
+    }
+    Ok(progress.done)
+}
+
 /// Sends vector after vector until one does not go whole.
 ///
 /// # Safety
 /// The vectors are of readable memory.
-unsafe fn send_vectors(fd: c_int, vectors: &[iovec], flags: c_int) -> Result<usize, c_int> {
-    let mut done = 0;
-    for vector in vectors {
+unsafe fn send_vectors(
+    fd: c_int,
+    vectors: &[iovec],
+    flags: c_int,
+    progress: &mut Progress,
+) -> Result<usize, c_int> {
+    each(vectors, progress, |vector, progress, _| {
         // SAFETY: the caller's promise.
-        let data = unsafe { bytes(vector.iov_base, vector.iov_len) }?;
-        match send(fd, data, flags) {
-            Ok(count) if count == data.len() => done += count,
-            Ok(count) => return Ok(done + count),
-            Err(errno) => return if done > 0 { Ok(done) } else { Err(errno) },
-        }
-    }
-    Ok(done)
+        send(fd, unsafe { bytes(vector.iov_base, vector.iov_len) }?, flags, progress)
+    })
 }
 
 /// Fills vector after vector with available data; waits for the first byte only.
 ///
 /// # Safety
 /// The vectors are of writable memory.
-unsafe fn receive_vectors(fd: c_int, vectors: &[iovec], flags: c_int) -> Result<usize, c_int> {
-    let mut done = 0;
-    for vector in vectors {
+unsafe fn receive_vectors(
+    fd: c_int,
+    vectors: &[iovec],
+    flags: c_int,
+    progress: &mut Progress,
+) -> Result<usize, c_int> {
+    each(vectors, progress, |vector, progress, is_first| {
         // SAFETY: the caller's promise.
         let to = unsafe { room(vector.iov_base, vector.iov_len) }?;
-        let now = if done > 0 && flags & libc::MSG_WAITALL == 0 { libc::MSG_DONTWAIT } else { 0 };
-        match receive(fd, to, flags | now, &mut 0) {
-            Ok(count) if count == to.len() => done += count,
-            Ok(count) => return Ok(done + count),
-            Err(errno) => return if done > 0 { Ok(done) } else { Err(errno) },
-        }
-    }
-    Ok(done)
+        let now = if !is_first && flags & libc::MSG_WAITALL == 0 { libc::MSG_DONTWAIT } else { 0 };
+        receive(fd, to, flags | now, progress)
+    })
 }
 
 fn is_datagram(fd: c_int) -> bool {
@@ -189,44 +262,40 @@ fn is_datagram(fd: c_int) -> bool {
 }
 
 /// Writes to memory that the peer has mapped.
-fn write_mapped(fd: c_int, data: &[u8], offset: u64, flags: c_int) -> Result<usize, c_int> {
+fn write_mapped(
+    fd: c_int,
+    data: &[u8],
+    offset: u64,
+    flags: c_int,
+    progress: &mut Progress,
+) -> Result<usize, c_int> {
     let Socket::Stream(stream) = find(fd)? else { return Err(libc::ENOTSUP) };
-    let (mut done, patience) = (0, to_send(&lock(&stream), flags));
-    while done < data.len() {
-        let at = offset + done as u64;
+    let patience = to_send(&lock(&stream), flags, progress);
+    while progress.done < data.len() {
+        let at = offset + progress.done as u64;
         let is_ready = |stream: &Stream| stream.can_send() || is_over(stream);
         let written = wait(&stream, patience, is_ready).and_then(|mut guard| {
             if !guard.can_send() {
                 return Err(refusal(&guard));
             }
             let to = guard.peer_memory(at).ok_or(libc::EINVAL)?;
-            guard.write_some(&data[done..], to)
+            guard.write_some(&data[progress.done..], to)
         });
         match written {
-            Ok(count) => done += count,
-            Err(_) if done > 0 => break,
-            Err(errno) => return Err(errno),
+            Ok(count) => progress.done += count,
+            Err(errno) => return progress.end(errno),
         }
     }
-    Ok(done)
+    Ok(progress.done)
 }
 
-/// Receives as a cancellation point. A call that waits for all of its bytes may have taken some, and is none.
-fn receive_in_parts(socket: c_int, to: &mut [u8], flags: c_int, kept: &mut u64) -> Result<usize, c_int> {
-    if flags & libc::MSG_WAITALL == 0 {
-        receive(socket, to, flags, kept)
-    } else {
-        crate::cancel::whole(|| receive(socket, to, flags, kept))
-    }
-}
-
-c_api! {
-    fn rsend(socket: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t {
-        answer(bytes(buf, len).and_then(|data| send(socket, data, flags)))
+c_waits! {
+    fn rsend(socket: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t |progress| {
+        answer(bytes(buf, len).and_then(|data| send(socket, data, flags, progress)))
     }
 
-    fn rwrite(socket: c_int, buf: *const c_void, count: size_t) -> ssize_t {
-        answer(bytes(buf, count).and_then(|data| send(socket, data, 0)))
+    fn rwrite(socket: c_int, buf: *const c_void, count: size_t) -> ssize_t |progress| {
+        answer(bytes(buf, count).and_then(|data| send(socket, data, 0, progress)))
     }
 
     fn rsendto(
@@ -236,22 +305,22 @@ c_api! {
         flags: c_int,
         dest_addr: *const sockaddr,
         addrlen: socklen_t,
-    ) -> ssize_t {
+    ) -> ssize_t |progress| {
         if is_datagram(socket) {
             return libc::sendto(socket, buf, len, flags, dest_addr, addrlen);
         }
         if !dest_addr.is_null() {
             return answer(Err(libc::EISCONN));
         }
-        answer(bytes(buf, len).and_then(|data| send(socket, data, flags)))
+        answer(bytes(buf, len).and_then(|data| send(socket, data, flags, progress)))
     }
 
-    fn rwritev(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t {
+    fn rwritev(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t |progress| {
         let count = usize::try_from(iovcnt).map_err(|_| libc::EINVAL);
-        answer(count.and_then(|count| send_vectors(socket, vectors(iov, count)?, 0)))
+        answer(count.and_then(|count| send_vectors(socket, vectors(iov, count)?, 0, progress)))
     }
 
-    fn rsendmsg(socket: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
+    fn rsendmsg(socket: c_int, msg: *const msghdr, flags: c_int) -> ssize_t |progress| {
         if is_datagram(socket) {
             return libc::sendmsg(socket, msg, flags);
         }
@@ -259,7 +328,7 @@ c_api! {
         if !message.msg_control.is_null() && message.msg_controllen > 0 {
             return answer(Err(libc::ENOTSUP));
         }
-        answer(vectors(message.msg_iov, message.msg_iovlen).and_then(|v| send_vectors(socket, v, flags)))
+        answer(vectors(message.msg_iov, message.msg_iovlen).and_then(|v| send_vectors(socket, v, flags, progress)))
     }
 
     fn rrecvfrom(
@@ -269,45 +338,49 @@ c_api! {
         flags: c_int,
         src_addr: *mut sockaddr,
         addrlen: *mut socklen_t,
-    ) -> ssize_t {
+    ) -> ssize_t |progress| {
         if is_datagram(socket) {
+            if let Err(errno) = await_datagram(socket, flags) {
+                return answer(Err(errno));
+            }
             return libc::recvfrom(socket, buf, len, flags, src_addr, addrlen);
         }
-        let received = answer(room(buf, len).and_then(|to| receive(socket, to, flags, &mut 0)));
+        let received = answer(room(buf, len).and_then(|to| receive(socket, to, flags, progress)));
         if received > 0 && !src_addr.is_null() {
             super::calls::rgetpeername(socket, src_addr, addrlen);
         }
         received
     }
 
-    fn rreadv(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t {
+    fn rreadv(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t |progress| {
         let count = usize::try_from(iovcnt).map_err(|_| libc::EINVAL);
-        answer(count.and_then(|count| receive_vectors(socket, vectors(iov, count)?, 0)))
+        answer(count.and_then(|count| receive_vectors(socket, vectors(iov, count)?, 0, progress)))
     }
 
-    fn rrecvmsg(socket: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
+    fn rrecvmsg(socket: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t |progress| {
         if is_datagram(socket) {
+            if let Err(errno) = await_datagram(socket, flags) {
+                return answer(Err(errno));
+            }
             return libc::recvmsg(socket, msg, flags);
         }
         let Some(message) = msg.as_mut() else { return answer(Err(libc::EFAULT)) };
         if !message.msg_control.is_null() && message.msg_controllen > 0 {
             return answer(Err(libc::ENOTSUP));
         }
-        answer(vectors(message.msg_iov, message.msg_iovlen).and_then(|v| receive_vectors(socket, v, flags)))
+        answer(vectors(message.msg_iov, message.msg_iovlen).and_then(|v| receive_vectors(socket, v, flags, progress)))
     }
 
-    fn riowrite(socket: c_int, buf: *const c_void, count: size_t, offset: libc::off_t, flags: c_int) -> ssize_t {
+    fn riowrite(socket: c_int, buf: *const c_void, count: size_t, offset: libc::off_t, flags: c_int) -> ssize_t |progress| {
         let offset = u64::try_from(offset).map_err(|_| libc::EINVAL);
-        answer(offset.and_then(|offset| write_mapped(socket, bytes(buf, count)?, offset, flags)))
-    }
-}
-
-c_waits! {
-    fn rrecv(socket: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t |kept| {
-        answer(room(buf, len).and_then(|to| receive_in_parts(socket, to, flags, kept)))
+        answer(offset.and_then(|offset| write_mapped(socket, bytes(buf, count)?, offset, flags, progress)))
     }
 
-    fn rread(socket: c_int, buf: *mut c_void, count: size_t) -> ssize_t |kept| {
-        answer(room(buf, count).and_then(|to| receive_in_parts(socket, to, 0, kept)))
+    fn rrecv(socket: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t |progress| {
+        answer(room(buf, len).and_then(|to| receive(socket, to, flags, progress)))
+    }
+
+    fn rread(socket: c_int, buf: *mut c_void, count: size_t) -> ssize_t |progress| {
+        answer(room(buf, count).and_then(|to| receive(socket, to, 0, progress)))
     }
 }

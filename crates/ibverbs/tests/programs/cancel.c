@@ -2,11 +2,16 @@
  * process goes on with the same objects. */
 #include "rig.h"
 #include <arpa/inet.h>
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rsocket.h>
 #include <sched.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/uio.h>
 
 static struct end end;
 static struct ibv_comp_channel *channel;
@@ -48,6 +53,7 @@ static void in_request(void)
     rdma_get_request(listener, &id);
 }
 
+static void cancel_one(void (*call)(void), enum manner manner);
 static int stream_listener, stream, peer_stream;
 
 static void in_rpoll(void)
@@ -65,6 +71,76 @@ static void in_rrecv(void)
 static void in_raccept(void)
 {
     raccept(stream_listener, NULL, NULL);
+}
+
+static void in_rselect(void)
+{
+    fd_set reads;
+    FD_ZERO(&reads);
+    FD_SET(stream, &reads);
+    rselect(stream + 1, &reads, NULL, NULL, NULL);
+}
+
+/* By name: headers of older releases do not have them. */
+static int (*create_set)(int), (*change_set)(int, int, int, struct epoll_event *), (*wait_for_set)(int, struct epoll_event *, int, int);
+static int set;
+
+static void in_repoll_wait(void)
+{
+    struct epoll_event event;
+    wait_for_set(set, &event, 1, -1);
+}
+
+static void in_rrecvmsg(void)
+{
+    char bytes[2];
+    struct iovec parts[2] = {{bytes, 1}, {bytes + 1, 1}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    rrecvmsg(stream, &message, MSG_WAITALL);
+}
+
+static int datagrams;
+
+static void in_rrecvfrom(void)
+{
+    char byte;
+    rrecvfrom(datagrams, &byte, 1, 0, NULL, NULL);
+}
+
+/* The listener's program answers no request. */
+static struct sockaddr_in silent;
+static int calling;
+
+static void in_rconnect(void)
+{
+    rconnect(calling, (struct sockaddr *)&silent, sizeof silent);
+}
+
+/* What fills a stream whose other end reads nothing: each call adds to these bytes, of which a cancelled one may have sent a part. */
+static char pattern[1 << 20];
+
+static void in_rsend(void)
+{
+    for (;;)
+        rsend(peer_stream, pattern, sizeof pattern, 0);
+}
+
+static void in_rwritev(void)
+{
+    struct iovec parts[3] = {{pattern, 7}, {NULL, 0}, {pattern + 7, sizeof pattern - 7}};
+    for (;;)
+        rwritev(peer_stream, parts, 3);
+}
+
+static struct rdma_addrinfo *to_listener;
+
+static void makes_endpoints(void)
+{
+    for (;;) {
+        struct rdma_cm_id *id;
+        CHECK_EQUAL(rdma_create_ep(&id, to_listener, NULL, NULL), 0);
+        rdma_destroy_ep(id);
+    }
 }
 
 static void *accepts(void *unused)
@@ -102,6 +178,42 @@ static void check_streams(void)
         got += more;
     }
     CHECK(!strcmp(bytes, "order"));
+}
+
+/* A cancelled `rsend` has sent whole bytes in their order, or none: what follows is read right behind them. */
+static void check_filled(void (*sends)(void), enum manner manner)
+{
+    cancel_one(sends, manner);
+    static char bytes[65536];
+    size_t got = 0;
+    ssize_t more;
+    struct pollfd poll_fd = {.fd = stream, .events = POLLIN};
+    while (rpoll(&poll_fd, 1, 100) > 0) {
+        CHECK((more = rrecv(stream, bytes, sizeof bytes, 0)) > 0);
+        for (ssize_t i = 0; i < more; i++)
+            CHECK_EQUAL(bytes[i], pattern[(got + i) % sizeof pattern]);
+        got += more;
+    }
+    check_streams();
+}
+
+/* A connection that a cancelled thread was making is still being made; the listener hears of it, and the connecting end of the refusal. */
+static void cancel_connecting(enum manner manner)
+{
+    struct rdma_cm_id *id;
+    CHECK((calling = rsocket(AF_INET, SOCK_STREAM, 0)) >= 0);
+    cancel_one(in_rconnect, manner);
+    /* It was cancelled before it began, or this call finds a connection that is being made. */
+    CHECK_EQUAL(rfcntl(calling, F_SETFL, O_NONBLOCK), 0);
+    CHECK_EQUAL(rconnect(calling, (struct sockaddr *)&silent, sizeof silent), -1);
+    CHECK(errno == EALREADY || errno == EINPROGRESS);
+    CHECK_EQUAL(rdma_get_request(listener, &id), 0);
+    CHECK(rdma_reject(id, NULL, 0) == 0);
+    CHECK_EQUAL(rdma_destroy_id(id), 0);
+    struct pollfd poll_fd = {.fd = calling, .events = POLLOUT};
+    CHECK_EQUAL(rpoll(&poll_fd, 1, -1), 1);
+    CHECK(poll_fd.revents & POLLERR);
+    CHECK_EQUAL(rclose(calling), 0);
 }
 
 static void in_destroy(void)
@@ -259,12 +371,36 @@ int main(void)
             check_the_rest();
         }
     open_streams();
-    void (*stream_waits[])(void) = {in_rpoll, in_rrecv, in_raccept};
+    CHECK((create_set = dlsym(RTLD_DEFAULT, "repoll_create")) != NULL);
+    CHECK((change_set = dlsym(RTLD_DEFAULT, "repoll_ctl")) != NULL);
+    CHECK((wait_for_set = dlsym(RTLD_DEFAULT, "repoll_wait")) != NULL);
+    CHECK((set = create_set(0)) >= 0);
+    struct epoll_event wish = {.events = EPOLLIN};
+    CHECK_EQUAL(change_set(set, EPOLL_CTL_ADD, stream, &wish), 0);
+    CHECK((datagrams = rsocket(AF_INET, SOCK_DGRAM, 0)) >= 0);
+    void (*stream_waits[])(void) = {in_rpoll, in_rrecv, in_raccept, in_rselect, in_repoll_wait, in_rrecvmsg, in_rrecvfrom};
     for (size_t i = 0; i < sizeof stream_waits / sizeof *stream_waits; i++)
         for (int manner = 0; manner < MANNERS; manner++) {
             cancel_one(stream_waits[i], manner);
             check_streams();
         }
+    for (size_t i = 0; i < sizeof pattern; i++)
+        pattern[i] = i % 251;
+    for (int manner = 0; manner < MANNERS; manner++) {
+        check_filled(in_rsend, manner);
+        check_filled(in_rwritev, manner);
+    }
+    silent = at;
+    silent.sin_port = rdma_get_src_port(listener);
+    for (int manner = 0; manner < MANNERS; manner++)
+        cancel_connecting(manner);
+    char port[8];
+    struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP};
+    snprintf(port, sizeof port, "%d", ntohs(rdma_get_src_port(listener)));
+    CHECK_EQUAL(rdma_getaddrinfo("127.0.0.1", port, &hints, &to_listener), 0);
+    for (int round = 0; round < 10; round++)
+        cancel_one(makes_endpoints, round % 2 ? AT_ONCE : WAITING);
+    rdma_freeaddrinfo(to_listener);
     void (*loops[])(void) = {polls, posts_and_polls, opens_and_closes};
     for (size_t i = 0; i < sizeof loops / sizeof *loops; i++)
         for (int round = 0; round < 10; round++) {
