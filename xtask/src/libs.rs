@@ -61,7 +61,7 @@ pub(crate) fn build(release: bool) -> Result<Option<PathBuf>> {
     for (made, name) in
         [("libhighwire_paths.so", "libhighwire-paths.so"), ("libhighwire_poll.so", "libhighwire-poll.so")]
     {
-        let copy = folder.join(format!(".{name}"));
+        let copy = folder.join(unfinished(name));
         std::fs::copy(built.join(made), &copy).with_context(|| format!("no {made}"))?;
         // Renamed into place: programs that have the old one mapped keep it.
         put(&copy, &folder.join(name))?;
@@ -113,9 +113,14 @@ fn link_rdmacm(table: &Table, folder: &Path) -> Result<()> {
 
 /// Links an object under another name and puts it in its place when it is whole: programs that start meanwhile find the old one.
 fn link(line: Line, folder: &Path, name: &str) -> Result<()> {
-    let new = folder.join(format!(".{name}"));
+    let new = folder.join(unfinished(name));
     check(&line.arg("-o").arg(&new))?;
     put(&new, &folder.join(name))
+}
+
+/// The name of a file that is not whole yet: another `xtask` may be making the same one.
+fn unfinished(name: &str) -> String {
+    format!(".{name}.{}", std::process::id())
 }
 
 fn put(new: &Path, place: &Path) -> Result<()> {
@@ -127,8 +132,9 @@ fn cc() -> Line {
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
-    let path = folder.join(name);
-    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    let (new, path) = (folder.join(unfinished(name)), folder.join(name));
+    std::fs::write(&new, text).with_context(|| format!("cannot write {}", new.display()))?;
+    put(&new, &path)?;
     Ok(path)
 }
 

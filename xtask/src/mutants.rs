@@ -43,7 +43,7 @@ const AIMS: &[(&str, u32)] = &[
 #[command(after_help = "Examples:
   cargo xtask mutants                      every crate, which takes days
   cargo xtask mutants cm rings             two crates
-  cargo xtask mutants wire --shard 3/16    the third sixteenth of one
+  cargo xtask mutants wire --shard 3/16    every sixteenth mutant of one, from the third
   cargo xtask mutants --change main        what differs from a branch or commit
   cargo xtask mutants --report             the table of all that has been run")]
 pub(crate) struct Args {
@@ -150,7 +150,12 @@ fn plant(name: &str, args: &Args, program: &Path) -> Result<()> {
         fs::write(&diff, output.stdout)?;
         line = line.arg("--in-diff").arg(diff);
     } else if args.shard.of > 1 {
-        line = line.arg("--shard").arg(format!("{}/{}", args.shard.index - 1, args.shard.of));
+        // In turns, so that a shard is a sample of the whole crate.
+        line = line.words("--sharding round-robin --shard").arg(format!(
+            "{}/{}",
+            args.shard.index - 1,
+            args.shard.of
+        ));
     }
     // It exits with an error if a mutant survived; the table judges.
     line.run()?;
