@@ -12,6 +12,8 @@ import highwire.memcached.Store.Sum;
 final class MetaProtocol {
     /** Words of a command; a longer one is refused. */
     private static final int WORDS_MAX = 19;
+    /** Flags for which memcached keeps what an item was before the command until it has answered. */
+    private static final String FLAGS_OF_OLD_STATE = "hluTNR";
 
     private final Session session;
     private final TextProtocol text;
@@ -65,8 +67,12 @@ final class MetaProtocol {
     private void get(String[] words) throws Refusal {
         checkLengths(words, "CLIENT_ERROR options flags are too long");
         MetaRequest request = new MetaRequest(words, 2);
-        request.checkOpaque();
         Item item = store.peek(request.key);
+        if (item != null && request.hasLongOpaque() && FLAGS_OF_OLD_STATE.chars().noneMatch(flag -> request.has((char) flag))) {
+            // memcached looks at the token when it has found the item.
+            store.bump(item);
+        }
+        request.checkOpaque();
         boolean isMade = item == null && request.vivifies;
         if (isMade) {
             item = store.store(Mode.SET, request.key, 0, 0, new byte[0], 0).item();

@@ -124,12 +124,20 @@ final class MetaRequest {
         return seen[flag];
     }
 
-    /** Refuses a token that the client wants back if it is too long for that. */
-    void checkOpaque() throws Refusal {
+    /** Whether a token that the client wants back is too long for that. */
+    boolean hasLongOpaque() {
         for (int i = first; has('O') && i < words.length; i++) {
             if (words[i].charAt(0) == 'O' && words[i].length() > OPAQUE_MAX) {
-                throw new Refusal("CLIENT_ERROR opaque token too long");
+                return true;
             }
+        }
+        return false;
+    }
+
+    /** Refuses such a token. */
+    void checkOpaque() throws Refusal {
+        if (hasLongOpaque()) {
+            throw new Refusal("CLIENT_ERROR opaque token too long");
         }
     }
 

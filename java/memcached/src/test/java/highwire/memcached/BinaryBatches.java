@@ -13,6 +13,8 @@ final class BinaryBatches {
     private static final int[] TIMES = {0, 0, 0, 10_000, 100_000, 2_592_000, 2_592_001, Integer.MAX_VALUE, Integer.MIN_VALUE, -2, -1};
     private static final byte[] NOTHING = {};
     private static final int NOOP = 0x0a;
+    /** Keeps the byte of a minus out of flags, which memcached stores as they are. */
+    private static final int NO_MINUS = 0xDFDFDFDF;
 
     private final SplittableRandom random;
     private final List<Long> casPool = new ArrayList<>(List.of(1L, 2L));
@@ -92,7 +94,7 @@ final class BinaryBatches {
                 if (value.length > 100_000) {
                     large.add(key);
                 }
-                say(1 + random.nextInt(3) + 0x10 * quiet, cas(), ByteBuffer.allocate(8).putInt(random.nextInt()).putInt(time()).array(), key, value);
+                say(1 + random.nextInt(3) + 0x10 * quiet, cas(), ByteBuffer.allocate(8).putInt(random.nextInt() & NO_MINUS).putInt(time()).array(), key, value);
             }
             case 3 -> {
                 byte[] value = value();

@@ -140,6 +140,19 @@ class ProtocolTest {
     }
 
     @Test
+    void aGetThatIsRefusedForItsOpaqueTokenCountsAsMemcachedCountsIt() throws IOException {
+        String opaque = " O" + "o".repeat(40);
+        String refused = "HD|CLIENT_ERROR opaque token too long|HD ";
+        for (String flags : new String[] {"", " s c k t", " v", " q"}) {
+            expect("ms k 1|v|mg k" + flags + opaque + "|mg k h", refused + "h1");
+        }
+        for (String flags : new String[] {" l", " u", " t h"}) {
+            expect("ms k 1|v|mg k" + flags + opaque + "|mg k h", refused + "h0");
+        }
+        expect("mg nobody" + opaque + "|mg nobody", "CLIENT_ERROR opaque token too long|EN");
+    }
+
+    @Test
     void theMetaProtocolSaysWhatMemcachedSays() throws IOException {
         expect("mn|mg k v", "MN|EN");
         expect("ms k 2 c F5 T100|hi", "HD c1");

@@ -13,7 +13,7 @@ import java.util.SplittableRandom;
  *
  * <p>No expiry lies within minutes, as the clocks of two servers do not tick together. {@code mn} precedes what memcached answers in another way while
  * answers wait: it adds to a number elsewhere if a value of the key is on its way, and forgets what waits when it refuses a get. No value is blank, as
- * memcached looks for its number behind it.
+ * memcached looks for its number behind it, and nothing that is stored has a minus, as it looks for one behind numbers of 64 bits.
  */
 final class TextBatches {
     static final String[] KEYS = {"k", "key1", "key2", "schl\u00c3\u00bcssel", "\u00ff\u0080", "a\tb", "x".repeat(250), "noreply", "n1", "n2", "n3", "big"};
@@ -23,7 +23,7 @@ final class TextBatches {
     private static final String[] RECACHE = {"0", "-1", "5000", "50000", "2147483647", "x"};
     private static final String[] FLAGS = {"0", "0", "65536", "4294967295", "4294967296", "-10000", "-18446744073709551615", "x"};
     private static final String[] DELTAS = {"1", "0", "5", "90", "18446744073709551615", "9223372036854775808", "18446744073709551616", "-1", "+3", "x", "3x"};
-    private static final String[] NUMBERS = {"0", "7", "10", "99", "007", "18446744073709551615", " 5", "5 x", "-1", "+5", "10000", "12345678901234567890", "1 "};
+    private static final String[] NUMBERS = {"0", "7", "10", "99", "007", "18446744073709551615", " 5", "5 x", "+5", "10000", "12345678901234567890", "1 "};
     private static final String[] WORDS = {"noreply", "0", "10000", "-1", "x", "k", "\t", "a\0b", "q", "v", "k O1", "", "HTTP/1.1"};
     private static final String META = "bkOqstvcfhlu";
 
@@ -149,8 +149,14 @@ final class TextBatches {
 
     /** A line, malformed now and then. */
     private void line(String text) {
-        say(oneIn(12) ? mutated(text) : text);
+        sayAlone(oneIn(12) ? mutated(text) : text);
         say(oneIn(10) ? "\n" : "\r\n");
+    }
+
+    /** Says a line behind what makes memcached send its answers, if it may hang up at the line: it forgets what waits then. */
+    private void sayAlone(String line) {
+        boolean mayHangUp = line.contains("HTTP/");
+        say(mayHangUp ? FLUSH + line : line);
     }
 
     private void number(String text) {
@@ -184,7 +190,8 @@ final class TextBatches {
             say("\r\n");
             return;
         }
-        int told = oneIn(15) ? Math.max(0, value.length + random.nextInt(5) - 2) : value.length;
+        // No length takes a part of what follows for a value that is blank then.
+        int told = value.length > 0 && oneIn(15) ? Math.max(0, value.length + random.nextInt(5) - 2) : value.length;
         String text = before + " " + (oneIn(40) ? pick("-1", "x", "4294967296", "99999999999999999999") : told) + behind;
         // A word more or less before the length would make a length of another number, for which there is no value.
         switch (random.nextInt(40)) {
@@ -194,7 +201,7 @@ final class TextBatches {
             case 3 -> text = before.substring(0, before.lastIndexOf(' '));
             default -> { }
         }
-        say(text + (oneIn(10) ? "\n" : "\r\n"));
+        sayAlone(text + (oneIn(10) ? "\n" : "\r\n"));
         out.writeBytes(value);
         say(oneIn(40) ? "\n" : "\r\n");
     }
