@@ -160,6 +160,28 @@ fn pauses_concern_one_priority_only() {
 }
 
 #[test]
+fn a_pause_counts_while_it_lasts() {
+    let mut net = converge(2, 2000, FabricConfig { pfc: pfc(Priorities::ALL), ..FabricConfig::default() });
+    let port = PortId(2);
+    let (mut before, mut looks) = (None, 0);
+    for step in 1..4000 {
+        net.run_until(Time::from_ns(step * 200)).expect("no invariant breaks");
+        let (now, counters) = (net.now(), net.counters(port));
+        let frames = counters.pause_frames_received;
+        // The same pause as at the last look.
+        if let Some((then, paused, same)) = before.filter(|_| net.is_paused(port))
+            && same == frames
+            && now > then
+        {
+            assert_eq!(counters.paused, paused + now.since(then));
+            looks += 1;
+        }
+        before = net.is_paused(port).then_some((now, counters.paused, frames));
+    }
+    assert!(looks > 10, "{looks}");
+}
+
+#[test]
 fn unprotected_priorities_drop_while_protected_ones_pause() {
     let mut hosts = stations(3);
     for (sender, priority) in [(1, 0), (2, 1)] {

@@ -87,8 +87,11 @@ impl Requester {
     /// Takes the attributes that a change of state set, keeping what is queued.
     pub(crate) fn restart(&mut self, conn: &Connection, sq_psn: Psn, recovery: Recovery, now: Instant) {
         let (queue, held) = (std::mem::take(&mut self.common.queue), self.common.held);
+        // The peer may agree to another recovery while the queue pair is drained: that is the same visit to SQD.
+        let drained_reported = self.common.drained_reported;
         *self = Requester::new(conn, sq_psn, recovery, now);
-        (self.common.queue, self.common.held) = (queue, held);
+        let common = &mut self.common;
+        (common.queue, common.held, common.drained_reported) = (queue, held, drained_reported);
     }
 
     /// Chooses another loss recovery, as long as nothing was sent: the responder goes by the format of the first packet.

@@ -268,3 +268,23 @@ impl Report {
         self.messages_per_second(bandwidth) * f64::from(self.plan.size_bytes) * 8.0 / 1e9
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_of_a_distribution_is_its_own() {
+        let mut histogram = Histogram::new(3).expect("three digits");
+        for (value, times) in [(10, 1), (100, 5990), (200, 3050), (300, 900), (500, 50), (700, 8), (900, 1)] {
+            histogram.record_n(value, times).expect("in range");
+        }
+        let Distribution { min, mean, p50, p90, p99, p999, max } = Distribution::of(&histogram);
+        assert_eq!([min, p50, p90, p99, p999, max], [10, 100, 200, 300, 500, 900]);
+        assert!((mean - 151.05).abs() < 0.5, "{mean}");
+        let row = Distribution::of(&histogram).row("round trip", 1.0);
+        let columns: Vec<&str> = row.split_whitespace().collect();
+        let shown = [10, 100, 200, 300, 500, 900].map(|ns| show_ns(f64::from(ns)));
+        assert_eq!(columns.join(" "), format!("round trip {}", shown.join(" ")));
+    }
+}

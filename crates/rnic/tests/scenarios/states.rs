@@ -4,7 +4,8 @@ use crate::RECOVERIES;
 use crate::common::{A, B, Pair, Seen, Setup};
 use highwire_rnic::Counter;
 use highwire_verbs::{
-    AsyncEvent, LocalKey, Mtu, Operation, PostError, QpAttr, QpState, SendFlags, SendWr, Service, Sge,
+    AsyncEvent, LocalKey, Mtu, Operation, PostError, QpAttr, QpState, Recovery, SendFlags, SendWr, Service,
+    Sge,
 };
 use highwire_wire::Operation as Wire;
 
@@ -63,6 +64,22 @@ fn an_idle_queue_is_drained_at_once_each_time() {
             assert_eq!(pair.events(A), [AsyncEvent::SendQueueDrained(pair.ends[A].qpn)]);
             pair.modify(A, &QpAttr::to_state(QpState::Rts));
         }
+    }
+}
+
+/// Two Highwires may agree to speak IRN while one of them is drained already.
+#[test]
+fn a_visit_to_the_drained_state_is_reported_once_whatever_changes_meanwhile() {
+    for (from, to) in [(Recovery::GoBackN, Recovery::Irn), (Recovery::Irn, Recovery::GoBackN)] {
+        let mut pair = Pair::new(Setup::with(from));
+        let drained = [AsyncEvent::SendQueueDrained(pair.ends[A].qpn)];
+        pair.modify(A, &QpAttr::to_state(QpState::Sqd));
+        assert_eq!(pair.events(A), drained);
+        pair.modify(A, &QpAttr { recovery: Some(to), ..QpAttr::to_state(QpState::Sqd) });
+        assert_eq!(pair.events(A), []);
+        pair.modify(A, &QpAttr::to_state(QpState::Rts));
+        pair.modify(A, &QpAttr::to_state(QpState::Sqd));
+        assert_eq!(pair.events(A), drained, "the next visit");
     }
 }
 
