@@ -164,3 +164,15 @@ impl fmt::Display for ParseError {
 }
 
 impl std::error::Error for ParseError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_its_header_its_place_and_its_kind() {
+        let error = ParseError::new(HeaderName::AtomicEth, 12, ParseErrorKind::BadPad).shifted(30);
+        assert_eq!(error.to_string(), "AtomicETH at byte 42: pad count does not fit the payload");
+        assert_eq!(HeaderName::Icrc.to_string(), "ICRC");
+    }
+}

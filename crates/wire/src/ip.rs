@@ -107,3 +107,24 @@ impl Ip {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    #[test]
+    fn both_bits_of_ecn_are_congestion_experienced() {
+        let (v4, v6) = (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
+        for (class, is_marked) in [(0, false), (0xFC, false), (1, false), (2, false), (3, true), (0xFF, true)]
+        {
+            let ips = [
+                Ip::V4(Ipv4 { traffic_class: class, ..Ipv4::new(v4, v4) }),
+                Ip::V6(Ipv6 { traffic_class: class, ..Ipv6::new(v6, v6) }),
+            ];
+            for ip in ips {
+                assert_eq!((ip.traffic_class(), ip.is_congestion_marked()), (class, is_marked), "{ip:?}");
+            }
+        }
+    }
+}

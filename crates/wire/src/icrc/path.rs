@@ -103,12 +103,6 @@ impl PathIcrc {
         PathIcrc { prefix: Crc::EMPTY.update(&bytes[..ports + Udp::LEN]), is_v4: matches!(ip, Ip::V4(_)) }
     }
 
-    /// Whether packets of this path carry an identification.
-    #[inline]
-    pub fn has_ip_id(&self) -> bool {
-        self.is_v4
-    }
-
     /// Begins the ICRC of a packet of `len` bytes from BTH to padding, of which `front` are the first.
     ///
     /// `ip_id` is the IPv4 identification; IPv6 has none and ignores it.
