@@ -133,7 +133,7 @@ impl View {
 }
 
 /// The archive of this machine's own suite.
-fn archive() -> Result<String> {
+pub(crate) fn archive() -> Result<String> {
     let output = Line::new("apt-get")
         .words("indextargets --format $(REPO_URI)")
         .arg("Created-By: Packages")

@@ -5,7 +5,7 @@ pub(crate) mod suites;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::libs;
 use crate::packages::{self, Missing};
@@ -76,6 +76,16 @@ fn maven(log: &Log) -> Result<std::result::Result<Option<Line>, Missing>> {
         .env("JAVA_HOME", home)
         .dir(root().join("java"));
     Ok(Ok(Some(maven)))
+}
+
+/// Installs the modules that programs use, and their bill of materials, in Maven's local repository; returns whether that worked.
+pub(crate) fn install(log: &Log) -> Result<bool> {
+    let home = match tools(log)? {
+        Ok(home) => home,
+        Err(missing) => bail!("{}", missing.0),
+    };
+    let line = Line::new("mvn").words("-q -B -DskipTests install").env("JAVA_HOME", home);
+    line.dir(root().join("java")).run_logged(log)
 }
 
 /// Maven, and the folder of a JDK that is new enough; installed if missing.

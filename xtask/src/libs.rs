@@ -53,10 +53,16 @@ pub(crate) fn build(release: bool) -> Result<Option<PathBuf>> {
     }
     let built = target_dir().join(profile);
     let folder = built.join("highwire-libs");
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    link_all(&built, &folder, None)?;
+    Ok(Some(folder))
+}
+
+/// Makes the objects in `folder` from what cargo has built. `stubs` is a folder with the development files of an older C library.
+pub(crate) fn link_all(built: &Path, folder: &Path, stubs: Option<&Path>) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let table = table()?;
-    link_ibverbs(&table, &built.join("libhighwire_ibverbs.a"), &folder)?;
-    link_rdmacm(&table, &folder)?;
+    link_ibverbs(&table, &built.join("libhighwire_ibverbs.a"), folder, stubs)?;
+    link_rdmacm(&table, folder, stubs)?;
     // Cdylibs as cargo makes them: none of their symbols has a version.
     for (made, name) in
         [("libhighwire_paths.so", "libhighwire-paths.so"), ("libhighwire_poll.so", "libhighwire-poll.so")]
@@ -66,7 +72,7 @@ pub(crate) fn build(release: bool) -> Result<Option<PathBuf>> {
         // Renamed into place: programs that have the old one mapped keep it.
         put(&copy, &folder.join(name))?;
     }
-    Ok(Some(folder))
+    Ok(())
 }
 
 /// The objects' exports.
@@ -81,12 +87,12 @@ pub(crate) fn table() -> Result<Table> {
     Ok(table)
 }
 
-fn link_ibverbs(table: &Table, archive: &Path, folder: &Path) -> Result<()> {
+fn link_ibverbs(table: &Table, archive: &Path, folder: &Path, stubs: Option<&Path>) -> Result<()> {
     let script = write(folder, "libibverbs.map", &script::versions(table, |_| true))?;
     let aliases = write(folder, "aliases.c", &script::aliases(table))?;
     let calls = root().join("crates/ibverbs/symbols/c_library.c");
     let source = std::fs::read_to_string(&calls).with_context(|| calls.display().to_string())?;
-    let mut line = cc().arg(&aliases).arg(&calls);
+    let mut line = cc(stubs).arg(&aliases).arg(&calls);
     for name in script::wrapped(&source) {
         line = line.arg(format!("-Wl,--wrap={name}"));
     }
@@ -100,13 +106,14 @@ fn link_ibverbs(table: &Table, archive: &Path, folder: &Path) -> Result<()> {
     link(line, folder, "libibverbs.so.1")
 }
 
-fn link_rdmacm(table: &Table, folder: &Path) -> Result<()> {
+fn link_rdmacm(table: &Table, folder: &Path, stubs: Option<&Path>) -> Result<()> {
     let nodes = script::versions(table, |node| node.starts_with("RDMACM_"));
     let script = write(folder, "librdmacm.map", &nodes)?;
-    let line = cc()
+    let line = cc(stubs)
         .words("-x c /dev/null -x none -Wl,--no-as-needed")
         .arg(folder.join("libibverbs.so.1"))
-        .words("-Wl,-soname,librdmacm.so.1")
+        // Its other half is the one beside it, also for a loader that was not told of the folder.
+        .words("-Wl,-soname,librdmacm.so.1 -Wl,-rpath,$ORIGIN")
         .arg(format!("-Wl,--version-script,{}", script.display()));
     link(line, folder, "librdmacm.so.1")
 }
@@ -127,8 +134,15 @@ fn put(new: &Path, place: &Path) -> Result<()> {
     std::fs::rename(new, place).with_context(|| format!("cannot write {}", place.display()))
 }
 
-fn cc() -> Line {
-    Line::new("cc").words("-shared -fPIC -O2 -Wall -Werror")
+fn cc(stubs: Option<&Path>) -> Line {
+    let line = Line::new("cc").words("-shared -fPIC -O2 -Wall -Werror");
+    match stubs {
+        // The slash makes it a folder and not the beginning of names.
+        Some(folder) => {
+            line.arg(format!("-B{}/", folder.display())).words("-Wl,-z,defs,--allow-shlib-undefined")
+        }
+        None => line,
+    }
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {

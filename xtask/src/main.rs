@@ -7,6 +7,7 @@ mod bench;
 mod commands;
 mod compat;
 mod debian;
+mod dist;
 mod documents;
 mod faults;
 mod figures;
@@ -70,6 +71,8 @@ enum Task {
     Nanopu(nanopu::Args),
     /// Build the drop-in libibverbs.so.1 and librdmacm.so.1.
     Libs(libs::Args),
+    /// Make what users install: packages, an image, a wheel; crates and Java's modules.
+    Dist(dist::Args),
     /// Run programs and test suites of others over the drop-in libraries.
     Compat(compat::Args),
     /// Run small programs in C against the drop-in libraries, over both links.
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Task::Figures(args) => figures::run(&args),
         Task::Nanopu(args) => nanopu::run(&args),
         Task::Libs(args) => libs::run(&args),
+        Task::Dist(args) => dist::run(&args),
         Task::Compat(args) => compat::run(&args),
         Task::Programs(args) => programs::run(&args),
         Task::Rtl(args) => rtl::run(&args),

@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::shell::{Line, Log, has_program, root, target_dir};
 use crate::{
-    commands, compat, documents, fuzz, interop, java, layers, packages, programs, rtl, store, witnesses,
+    commands, compat, dist, documents, fuzz, interop, java, layers, packages, programs, rtl, store, witnesses,
 };
 
 use super::tally::Tally;
@@ -71,6 +71,7 @@ pub(super) const ALL: &[Step] = &[
         "the kernel module for waiting threads loads, loses no event and unloads",
         interop::wake::step,
     ),
+    rest("dist", "each package, in a fresh minimal system: installed, used, removed", dist::step),
     rest("leftovers", "nothing is left behind", leftovers),
 ];
 

@@ -9,12 +9,12 @@ use highwire_stdx::Rng;
 
 /// The distributions that come with the program.
 const NAMED: &[(&str, &str)] = &[
-    ("irn-heavy-tail", include_str!("../../../../experiments/sizes/irn-heavy-tail.cdf")),
-    ("irn-middle-uniform", include_str!("../../../../experiments/sizes/irn-middle-uniform.cdf")),
-    ("uniform-500k-5m", include_str!("../../../../experiments/sizes/uniform-500k-5m.cdf")),
-    ("web-search", include_str!("../../../../experiments/sizes/web-search.cdf")),
-    ("fb-hadoop", include_str!("../../../../experiments/sizes/fb-hadoop.cdf")),
-    ("ali-storage", include_str!("../../../../experiments/sizes/ali-storage.cdf")),
+    ("irn-heavy-tail", include_str!("../../sizes/irn-heavy-tail.cdf")),
+    ("irn-middle-uniform", include_str!("../../sizes/irn-middle-uniform.cdf")),
+    ("uniform-500k-5m", include_str!("../../sizes/uniform-500k-5m.cdf")),
+    ("web-search", include_str!("../../sizes/web-search.cdf")),
+    ("fb-hadoop", include_str!("../../sizes/fb-hadoop.cdf")),
+    ("ali-storage", include_str!("../../sizes/ali-storage.cdf")),
 ];
 
 /// How large flows are.

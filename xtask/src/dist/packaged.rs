@@ -1,0 +1,122 @@
+//! Packages for distributions, by nfpm: one description, two formats.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::shell::Log;
+
+use super::stage::Stage;
+use super::tools::Tools;
+use super::{cache, check, epoch, glibc, version};
+
+/// A format of nfpm's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Deb,
+    Rpm,
+}
+
+impl Format {
+    fn name(self) -> &'static str {
+        match self {
+            Format::Deb => "deb",
+            Format::Rpm => "rpm",
+        }
+    }
+}
+
+/// Packs the tree below `/usr`.
+pub(super) fn make(format: Format, stage: &Stage, tools: &Tools, to: &Path, log: &Log) -> Result<PathBuf> {
+    let recipe = cache().join(format!("nfpm-{}.json", format.name()));
+    let text = serde_json::to_string_pretty(&description(format, stage)?)?;
+    fs::write(&recipe, text).with_context(|| recipe.display().to_string())?;
+    let arch = std::env::consts::ARCH;
+    let path = to.join(match format {
+        Format::Deb => format!("highwire_{}_{}.deb", version(), debian(arch)),
+        Format::Rpm => format!("highwire-{}-1.{arch}.rpm", version()),
+    });
+    let line = tools.line("nfpm").words("package --packager").arg(format.name()).arg("--config").arg(&recipe);
+    let line = line.arg("--target").arg(&path).env("SOURCE_DATE_EPOCH", epoch()?.to_string());
+    check(&line, log)?;
+    Ok(path)
+}
+
+/// What nfpm reads: JSON, which YAML includes.
+fn description(format: Format, stage: &Stage) -> Result<Value> {
+    let (major, minor) = glibc::FLOOR;
+    let mut contents = stage
+        .files()?
+        .into_iter()
+        .map(|name| {
+            let from = stage.prefix().join(&name);
+            let mode = fs::metadata(&from)?.permissions().mode() & 0o777;
+            Ok(json!({
+                "src": from,
+                "dst": format!("/usr/{}", place(format, &name)),
+                "file_info": {"mode": mode, "owner": "root", "group": "root"},
+            }))
+        })
+        .collect::<Result<Vec<Value>>>()?;
+    // rpm removes the folders that a package names, and no others.
+    for folder in ["lib/highwire", "share/doc/highwire"] {
+        let info = json!({"mode": 0o755, "owner": "root", "group": "root"});
+        contents.push(json!({"dst": format!("/usr/{folder}"), "type": "dir", "file_info": info}));
+    }
+    Ok(json!({
+        "name": "highwire",
+        "arch": debian(std::env::consts::ARCH),
+        "platform": "linux",
+        "version": version(),
+        "release": "1",
+        "section": "net",
+        "priority": "optional",
+        "maintainer": "The Highwire developers <highwire@invalid>",
+        "description": "RDMA on any Linux machine: no card, no kernel module, no root\n\
+                        A software RNIC in user space, and libraries that programs for RDMA cards use unmodified.",
+        "license": "MIT OR Apache-2.0",
+        "depends": match format {
+            Format::Deb => vec![format!("libc6 (>= {major}.{minor})"), "libgcc-s1 | libgcc1".to_owned()],
+            Format::Rpm => vec![format!("glibc >= {major}.{minor}"), "libgcc".to_owned()],
+        },
+        // Otherwise the name of the machine that packs.
+        "rpm": {"buildhost": "highwire", "group": "System Environment/Libraries"},
+        "contents": contents,
+    }))
+}
+
+/// Where a distribution wants a file.
+fn place(format: Format, name: &str) -> String {
+    match format {
+        Format::Deb if name.ends_with("/LICENSE-MIT") => name.replace("LICENSE-MIT", "copyright"),
+        Format::Deb => name.replace("share/zsh/site-functions", "share/zsh/vendor-completions"),
+        Format::Rpm => name.to_owned(),
+    }
+}
+
+/// The architecture, as Debian and Go call it.
+pub(super) fn debian(arch: &str) -> &str {
+    match arch {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debian_has_places_of_its_own() {
+        let licence = "share/doc/highwire/LICENSE-MIT";
+        assert_eq!(place(Format::Deb, licence), "share/doc/highwire/copyright");
+        assert_eq!(place(Format::Rpm, licence), licence);
+        let completion = "share/zsh/site-functions/_highwire";
+        assert_eq!(place(Format::Deb, completion), "share/zsh/vendor-completions/_highwire");
+        assert_eq!(place(Format::Deb, "bin/highwire"), "bin/highwire");
+    }
+}
