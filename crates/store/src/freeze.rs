@@ -115,21 +115,19 @@ impl Local {
         }
     }
 
+    fn must_wait(&self, token: u64, of: BackupOf) -> Result<bool, StoreError> {
+        let freeze = self.shared.freeze.borrow();
+        let is_backup = |other: &BackupOf| *other == BackupOf::All;
+        if is_backup(&of) && freeze.readers.values().any(is_backup) || freeze.readers.contains_key(&token) {
+            return Err(StoreError::Unavailable("another backup is under way".into()));
+        }
+        Ok(freeze.must_wait(of, self.shared.clock.now_ns()))
+    }
+
     async fn freeze(&self, token: u64, of: BackupOf) -> Result<BackupAnswer, StoreError> {
         let asked_ns = self.shared.clock.now_ns();
-        loop {
-            let now_ns = self.shared.clock.now_ns();
-            let freeze = self.shared.freeze.borrow();
-            let is_backup = |other: &BackupOf| *other == BackupOf::All;
-            if is_backup(&of) && freeze.readers.values().any(is_backup) || freeze.readers.contains_key(&token)
-            {
-                return Err(StoreError::Unavailable("another backup is under way".into()));
-            }
-            if !freeze.must_wait(of, now_ns) {
-                break;
-            }
-            drop(freeze);
-            if now_ns > asked_ns + WAIT_NS {
+        while self.must_wait(token, of)? {
+            if self.shared.clock.now_ns() > asked_ns + WAIT_NS {
                 return Err(StoreError::Unavailable("too many scans are under way".into()));
             }
             self.sleep_ns(LOOK_NS).await;

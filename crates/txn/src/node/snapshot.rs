@@ -170,7 +170,8 @@ impl Snapshot {
             Bound::Included(place(from)),
             to.map_or(Bound::Included(place(Key::MAX)), |to| Bound::Excluded(place(to))),
         );
-        let kept: Vec<_> = self.kept.extract_if(range, |_, _| true).collect();
+        let places: Vec<_> = self.kept.range(range).map(|(&place, _)| place).collect();
+        let kept: Vec<_> = places.into_iter().filter_map(|place| self.kept.remove_entry(&place)).collect();
         self.kept_bytes -= kept.iter().map(|(_, value)| size(value.as_deref())).sum::<usize>();
         kept.into_iter().map(|((.., key), value)| (key, value)).collect()
     }

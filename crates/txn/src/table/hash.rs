@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 
 use crate::id::{Key, NodeId, Txid, Version, mix};
 use crate::sync::{AtomicU64, Ordering};
@@ -51,7 +51,7 @@ pub struct HashTable {
     rows_max: usize,
     /// The version of keys without a row, for readers, which take no lock.
     absent: AtomicU64,
-    floors: Mutex<HashFloors>,
+    floors: RwLock<HashFloors>,
 }
 
 /// Changed by what makes a fresh row or ends one, and by what reclaims rows.
@@ -146,7 +146,7 @@ impl HashTable {
             tombstones: AtomicUsize::new(0),
             rows_max,
             absent: AtomicU64::new(0),
-            floors: Mutex::default(),
+            floors: RwLock::default(),
         }
     }
 
@@ -376,8 +376,8 @@ impl HashTable {
         }
     }
 
-    fn floors_mut(&self) -> MutexGuard<'_, HashFloors> {
-        self.floors.lock().unwrap_or_else(PoisonError::into_inner)
+    fn floors_mut(&self) -> RwLockWriteGuard<'_, HashFloors> {
+        self.floors.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn locks(&self) -> usize {
