@@ -169,7 +169,7 @@ fn what_has_ended_is_reported_although_a_run_fails() {
     check(&folder, &["sim", "run", "star.toml", "--out", "whole"], 1, &named);
     let script = format!(
         "seq 2 | xargs -I{{}} {} sim run star.toml --shard {{}}/2 --out parts",
-        env!("CARGO_BIN_EXE_highwire")
+        env!("CARGO_BIN_EXE_highwire-lab")
     );
     // Both shards have runs that fail, and leave their parts all the same.
     Command::new("sh").args(["-c", &script]).current_dir(&folder).output().expect("sh is there");
