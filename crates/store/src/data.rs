@@ -13,8 +13,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// The version of everything in a folder.
-const FORMAT: u32 = 1;
+/// The version of everything in a folder. Since 2 a journal may say that rows of deleted keys were reclaimed: a program
+/// that knows 1 only would take such an entry for the journal's end.
+const FORMAT: u32 = 2;
+/// The oldest version that this program reads.
+const OLDEST_FORMAT: u32 = 1;
 const ABOUT: &str = "node.toml";
 const LOCK: &str = "lock";
 
@@ -108,7 +111,7 @@ impl DataFolder {
         // The format is checked first: files of another format may have other fields.
         let table: toml::Table = text.parse().map_err(|error| unreadable(format!("{error}")))?;
         let format = table.get("format").and_then(toml::Value::as_integer).unwrap_or_default();
-        if format != i64::from(FORMAT) {
+        if !(i64::from(OLDEST_FORMAT)..=i64::from(FORMAT)).contains(&format) {
             return Err(DataError::Format(path.to_path_buf(), format as u32));
         }
         let about: About = toml::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
@@ -117,6 +120,10 @@ impl DataFolder {
         }
         let boot = u64::from_str_radix(&about.first_life, 16)
             .map_err(|_| unreadable(format!("`first_life` is `{}`, no number", about.first_life)))?;
+        if about.format != FORMAT {
+            // Before anything is written that an older program does not know.
+            write_about(path, node, boot).map_err(io(&about_path))?;
+        }
         Ok(DataFolder { path: path.to_path_buf(), boot, _lock: lock })
     }
 
@@ -158,15 +165,17 @@ fn begin(path: &Path, node: u16, boot: u64) -> Result<(), DataError> {
             return Err(DataError::Foreign(path.to_path_buf()));
         }
     }
-    let text = format!("format = {FORMAT}\nnode = {node}\nfirst_life = \"{boot:016x}\"\n");
-    let write = || {
-        let mut file = File::create(&draft)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&draft, path.join(ABOUT))?;
-        File::open(path)?.sync_all()
-    };
-    write().map_err(io)
+    write_about(path, node, boot).map_err(io)
+}
+
+/// Names the owner of a folder, durably, and whole or not at all.
+fn write_about(path: &Path, node: u16, boot: u64) -> io::Result<()> {
+    let draft = path.join(format!("{ABOUT}.draft"));
+    let mut file = File::create(&draft)?;
+    write!(file, "format = {FORMAT}\nnode = {node}\nfirst_life = \"{boot:016x}\"\n")?;
+    file.sync_all()?;
+    fs::rename(&draft, path.join(ABOUT))?;
+    File::open(path)?.sync_all()
 }
 
 /// Carries out a node's disk operations.
@@ -294,10 +303,24 @@ mod tests {
         assert!(refusal(&folder.0, 0).contains("it is no node's folder"));
         fs::remove_file(folder.0.join("letter.txt")).expect("removed");
         drop(DataFolder::open(&folder.0, 0, 1).expect("an empty folder"));
-        fs::write(folder.0.join(ABOUT), "format = 2\nwhatever = \"else\"\n").expect("written");
-        assert!(refusal(&folder.0, 0).contains("has format 2; this program knows format 1"));
+        fs::write(folder.0.join(ABOUT), "format = 3\nwhatever = \"else\"\n").expect("written");
+        assert!(refusal(&folder.0, 0).contains("has format 3; this program knows format 2"));
         fs::write(folder.0.join(ABOUT), "format = 1\nnode = 0\nfirst_life = \"x\"\n").expect("written");
         assert!(refusal(&folder.0, 0).contains("`first_life` is `x`"));
+    }
+
+    #[test]
+    fn a_folder_of_the_version_before_is_taken_over_and_hidden_from_older_programs() {
+        let folder = scratch("older");
+        fs::create_dir_all(&folder.0).expect("a folder");
+        fs::write(folder.0.join(ABOUT), "format = 1\nnode = 4\nfirst_life = \"00000000000000ab\"\n")
+            .expect("written");
+        assert!(refusal(&folder.0, 3).contains("the folder of node 4"));
+        let about = || fs::read_to_string(folder.0.join(ABOUT)).expect("it is there");
+        assert!(about().contains("format = 1"), "a folder that is refused stays as it is");
+        assert_eq!(DataFolder::open(&folder.0, 4, 9).expect("its own").first_boot(), 0xab);
+        assert_eq!(about(), "format = 2\nnode = 4\nfirst_life = \"00000000000000ab\"\n");
+        assert_eq!(DataFolder::open(&folder.0, 4, 9).expect("again").first_boot(), 0xab);
     }
 
     #[test]
