@@ -1,11 +1,11 @@
 #!/bin/sh
-# setup-highwire.sh ARCHIVE
+# setup.sh ARCHIVE
 #
 # What the action `setup-highwire` does: unpacks the archive of a release and lets every later step of the job see the device.
 # A step reads the lines of the files GITHUB_PATH and GITHUB_ENV.
 set -eu
 
-archive=${1:?usage: setup-highwire.sh ARCHIVE}
+archive=${1:?usage: setup.sh ARCHIVE}
 : "${GITHUB_PATH:?is set in a job of GitHub}" "${GITHUB_ENV:?is set in a job of GitHub}"
 [ -f "$archive" ] || { echo "setup-highwire: there is no archive $archive" >&2; exit 1; }
 
