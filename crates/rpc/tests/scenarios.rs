@@ -407,7 +407,7 @@ fn rubbish_is_counted_and_harms_nobody() {
         let mut bytes = vec![0; rng.below(80) as usize];
         rng.fill(&mut bytes);
         if bytes.len() > 4 && rng.chance(0.8) {
-            bytes[..4].copy_from_slice(&[0, 0, 1, 0]);
+            bytes[..4].copy_from_slice(&[0, 0, highwire_rpc::wire::VERSION, 0]);
         }
         net.inject(1, 0, rng.next_u32(), &bytes);
     }
