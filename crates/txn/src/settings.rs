@@ -9,7 +9,7 @@ use crate::table::{HashTable, LONG_VALUE_BYTES_MAX, OrderedTable, Table, VALUE_B
 pub enum TableKind {
     /// Point access; keys spread over regions by their hash.
     Hash,
-    /// The same, for a table whose size is known: at most so many keys in one region, instead of [`Settings::rows_max`].
+    /// The same, for a table whose size is known: at most so many keys in one region, instead of `rows_max`.
     Sized {
         /// At least 1.
         rows_max: usize,
