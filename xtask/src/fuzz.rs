@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::shell::{Line, Log, has_program, root, target_dir};
 use crate::test::Tally;
 
-const BRIEF_SECONDS: u64 = 8;
+const BRIEF_SECONDS: u64 = 5;
 
 /// Options of `cargo xtask fuzz`.
 #[derive(Debug, clap::Args)]
