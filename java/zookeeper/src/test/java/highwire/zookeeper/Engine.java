@@ -11,7 +11,7 @@ import java.util.Comparator;
 import java.util.stream.Stream;
 
 /** A {@code highwire serve} of a test's own, in a folder of its own, which the connections of this JVM use. */
-final class Engine implements AutoCloseable {
+public final class Engine implements AutoCloseable {
     final Process process;
     final Path door;
     private final Path folder;
@@ -22,7 +22,8 @@ final class Engine implements AutoCloseable {
         this.folder = folder;
     }
 
-    static Engine start() throws IOException {
+    /** @return one that serves already. @throws IOException it cannot be started. */
+    public static Engine start() throws IOException {
         Path program = Path.of(System.getProperty("highwire.program", "highwire"));
         assumeTrue(Files.isExecutable(program), "skipped: " + program + " is not there: cargo build -p highwire-cli");
         Path folder = Files.createTempDirectory(Path.of("/dev/shm"), "highwire-java-");

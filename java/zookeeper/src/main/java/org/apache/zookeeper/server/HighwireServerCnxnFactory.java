@@ -91,11 +91,14 @@ public final class HighwireServerCnxnFactory extends NIOServerCnxnFactory {
     public void shutdown() {
         super.shutdown();
         endEngineWork();
+        Hub ending;
         synchronized (this) {
-            if (hub != null) {
-                hub.close();
-                hub = null;
-            }
+            ending = hub;
+            hub = null;
+        }
+        // Without the monitor: the hub's thread, which this waits for, may ask for engine work.
+        if (ending != null) {
+            ending.close();
         }
     }
 }
