@@ -1,5 +1,5 @@
-/* Every field of every completion, by operation and service, through ibv_poll_cq and through the extended interface. Lengths, numbers and
- * immediate data differ everywhere, so that no field can stand for another.
+/* Every field of every completion, by operation and service, through ibv_post_send and ibv_poll_cq, and through the extended interfaces of both.
+ * Lengths, numbers and immediate data differ everywhere, so that no field can stand for another.
  * arguments: plain
  * arguments: extended
  */
@@ -57,6 +57,15 @@ static struct ibv_cq *queue(int entries)
     return ibv_cq_ex_to_cq(ex);
 }
 
+static uint64_t operations(enum ibv_qp_type type)
+{
+    uint64_t sends = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+    uint64_t connected = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND_WITH_INV
+        | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
+    uint64_t reliable = IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    return sends | (type == IBV_QPT_UD ? 0 : connected) | (type == IBV_QPT_RC ? reliable : 0);
+}
+
 static void open_end(struct end *end, enum ibv_qp_type type, struct ibv_srq *srq, struct ibv_pd *pd)
 {
     memset(end, 0, sizeof *end);
@@ -69,9 +78,14 @@ static void open_end(struct end *end, enum ibv_qp_type type, struct ibv_srq *srq
     end->bytes = mmap(NULL, end->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(end->bytes != MAP_FAILED);
     CHECK((end->mr = ibv_reg_mr(pd, end->bytes, end->length, ALL_ACCESS | IBV_ACCESS_MW_BIND)) != NULL);
-    struct ibv_qp_init_attr attr = {.send_cq = end->send_cq, .recv_cq = end->recv_cq, .srq = srq, .qp_type = type,
-        .cap = {.max_send_wr = 9, .max_recv_wr = 17, .max_send_sge = 2, .max_recv_sge = 3, .max_inline_data = 64}};
-    CHECK((end->qp = ibv_create_qp(pd, &attr)) != NULL);
+    struct ibv_qp_init_attr_ex attr = {.send_cq = end->send_cq, .recv_cq = end->recv_cq, .srq = srq, .qp_type = type,
+        .cap = {.max_send_wr = 9, .max_recv_wr = 17, .max_send_sge = 2, .max_recv_sge = 3, .max_inline_data = 64},
+        .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd};
+    if (is_extended) {
+        attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        attr.send_ops_flags = operations(type);
+    }
+    CHECK((end->qp = ibv_create_qp_ex(context, &attr)) != NULL);
 }
 
 static void check_sent(struct ibv_wc wc, uint64_t id, enum ibv_wc_opcode opcode, struct end *end)
@@ -115,10 +129,57 @@ static struct ibv_send_wr request(struct ibv_sge *sge, uint64_t id, enum ibv_wr_
         .send_flags = IBV_SEND_SIGNALED};
 }
 
+/* The operation of a request, for the extended interface. */
+static void begin(struct ibv_qp_ex *qp, struct ibv_send_wr *wr)
+{
+    uint32_t rkey = wr->wr.rdma.rkey;
+    uint64_t remote = wr->wr.rdma.remote_addr;
+    switch (wr->opcode) {
+    case IBV_WR_SEND:
+        return ibv_wr_send(qp);
+    case IBV_WR_SEND_WITH_IMM:
+        return ibv_wr_send_imm(qp, wr->imm_data);
+    case IBV_WR_SEND_WITH_INV:
+        return ibv_wr_send_inv(qp, wr->invalidate_rkey);
+    case IBV_WR_RDMA_WRITE:
+        return ibv_wr_rdma_write(qp, rkey, remote);
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+        return ibv_wr_rdma_write_imm(qp, rkey, remote, wr->imm_data);
+    case IBV_WR_RDMA_READ:
+        return ibv_wr_rdma_read(qp, rkey, remote);
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+        return ibv_wr_atomic_cmp_swp(qp, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr, wr->wr.atomic.compare_add, wr->wr.atomic.swap);
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+        return ibv_wr_atomic_fetch_add(qp, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr, wr->wr.atomic.compare_add);
+    case IBV_WR_LOCAL_INV:
+        return ibv_wr_local_inv(qp, wr->invalidate_rkey);
+    case IBV_WR_BIND_MW:
+        return ibv_wr_bind_mw(qp, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+    default:
+        CHECK(!"an operation of this program");
+    }
+}
+
 static void post(struct end *end, struct ibv_send_wr *wr)
 {
     struct ibv_send_wr *bad;
-    CHECK_EQUAL(ibv_post_send(end->qp, wr, &bad), 0);
+    if (!is_extended) {
+        CHECK_EQUAL(ibv_post_send(end->qp, wr, &bad), 0);
+        return;
+    }
+    struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(end->qp);
+    CHECK(qp);
+    ibv_wr_start(qp);
+    qp->wr_id = wr->wr_id;
+    qp->wr_flags = wr->send_flags;
+    begin(qp, wr);
+    if (end->qp->qp_type == IBV_QPT_UD)
+        ibv_wr_set_ud_addr(qp, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
+    if (wr->send_flags & IBV_SEND_INLINE)
+        ibv_wr_set_inline_data(qp, (void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
+    else if (wr->opcode != IBV_WR_BIND_MW && wr->opcode != IBV_WR_LOCAL_INV)
+        ibv_wr_set_sge_list(qp, wr->num_sge, wr->sg_list);
+    CHECK_EQUAL(ibv_wr_complete(qp), 0);
 }
 
 static void sends(struct end *a, struct end *b, uint64_t id)
@@ -253,25 +314,66 @@ static void windows(struct end *a, struct end *b, uint64_t id)
     CHECK_EQUAL(ibv_dealloc_mw(mw), 0);
 }
 
-/* A window belongs to its own domain: a region of another one is not bound to it. */
-static void foreign_window(struct end *b, uint64_t id)
+/* A window, its region and the queue pair that binds it are of one domain. */
+static void foreign_window(struct ibv_pd *pd, int is_region, uint64_t id)
 {
+    struct end a, b;
+    open_end(&a, IBV_QPT_RC, NULL, pd);
+    open_end(&b, IBV_QPT_RC, NULL, pd);
+    rig_connect(&a, &b);
     struct ibv_pd *other = ibv_alloc_pd(context);
-    struct ibv_mw *mw = ibv_alloc_mw(other, IBV_MW_TYPE_2);
-    CHECK(mw && mw->pd == other);
+    struct ibv_mw *mw = ibv_alloc_mw(is_region ? pd : other, IBV_MW_TYPE_2);
+    CHECK(mw && mw->pd == (is_region ? pd : other));
+    struct ibv_mr *mr = ibv_reg_mr(is_region ? other : pd, b.bytes, b.length, ALL_ACCESS | IBV_ACCESS_MW_BIND);
+    CHECK(mr);
     struct ibv_sge sge;
-    struct ibv_send_wr wr = request(&sge, id, IBV_WR_BIND_MW, b, 0);
+    struct ibv_send_wr wr = request(&sge, id, IBV_WR_BIND_MW, &b, 0);
     wr.bind_mw.mw = mw;
     wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
-    wr.bind_mw.bind_info = (struct ibv_mw_bind_info){b->mr, (uintptr_t)b->bytes, 100, IBV_ACCESS_REMOTE_WRITE};
+    wr.bind_mw.bind_info = (struct ibv_mw_bind_info){mr, (uintptr_t)b.bytes, 100, IBV_ACCESS_REMOTE_WRITE};
     struct ibv_send_wr *bad;
-    if (ibv_post_send(b->qp, &wr, &bad) == 0) {
-        struct ibv_wc wc = next(b->send_cq);
+    if (ibv_post_send(b.qp, &wr, &bad) == 0) {
+        struct ibv_wc wc = next(b.send_cq);
         CHECK_EQUAL(wc.wr_id, id);
         CHECK(wc.status != IBV_WC_SUCCESS && wc.status != IBV_WC_WR_FLUSH_ERR && wc.vendor_err != 0);
     }
     CHECK_EQUAL(ibv_dealloc_mw(mw), 0);
+    CHECK_EQUAL(ibv_dereg_mr(mr), 0);
     CHECK_EQUAL(ibv_dealloc_pd(other), 0);
+}
+
+/* Every queue pair of its domain may use a window of type 1, and none of another domain. */
+static void window_from_another_domain(struct ibv_pd *pd, uint64_t id)
+{
+    struct ibv_pd *other = ibv_alloc_pd(context);
+    CHECK(other);
+    struct end a, b, c, d;
+    open_end(&a, IBV_QPT_RC, NULL, pd);
+    open_end(&b, IBV_QPT_RC, NULL, pd);
+    open_end(&c, IBV_QPT_RC, NULL, pd);
+    open_end(&d, IBV_QPT_RC, NULL, other);
+    rig_connect(&a, &b);
+    rig_connect(&c, &d);
+    struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_1);
+    CHECK(mw);
+    struct ibv_mw_bind bind = {.wr_id = id, .send_flags = IBV_SEND_SIGNALED,
+        .bind_info = {b.mr, (uintptr_t)b.bytes + 100, 100, IBV_ACCESS_REMOTE_WRITE}};
+    CHECK_EQUAL(ibv_bind_mw(b.qp, mw, &bind), 0);
+    check_sent(next(b.send_cq), id, IBV_WC_BIND_MW, &b);
+    struct end *from[] = {&a, &c};
+    for (int is_other = 0; is_other < 2; is_other++) {
+        struct ibv_sge sge;
+        struct ibv_send_wr wr = request(&sge, id + 1, IBV_WR_RDMA_WRITE, from[is_other], 20);
+        wr.wr.rdma.remote_addr = (uintptr_t)b.bytes + 110;
+        wr.wr.rdma.rkey = mw->rkey;
+        memset(from[is_other]->bytes + 1024, 0x51 + is_other, 20);
+        post(from[is_other], &wr);
+        struct ibv_wc wc = next(from[is_other]->send_cq);
+        CHECK_EQUAL(wc.wr_id, id + 1);
+        CHECK_EQUAL(wc.status, is_other ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS);
+        CHECK_EQUAL(b.bytes[110], 0x51);
+    }
+    CHECK_EQUAL(ibv_dealloc_mw(mw), 0);
 }
 
 enum failure { BAD_RKEY, TOO_LONG, BAD_LKEY, NO_RECEIVE, FAILURES };
@@ -395,7 +497,9 @@ int main(int count, char **arguments)
     reads_and_atomics(&a, &b, 500);
     reads_and_atomics(&b, &a, 600);
     windows(&a, &b, 700);
-    foreign_window(&b, 800);
+    foreign_window(pd, 0, 800);
+    foreign_window(pd, 1, 810);
+    window_from_another_domain(pd, 820);
 
     /* Receives of a shared queue complete as those of the queue pair that got the message. */
     struct end c, d;
