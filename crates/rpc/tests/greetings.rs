@@ -215,7 +215,14 @@ fn sequences_wrap_and_what_is_earlier_stays_earlier() {
 
 #[test]
 fn a_batch_in_a_slot_that_was_not_granted_is_not_executed() {
-    let mut net = Net::new(2, 1, |config| config.slots = 4);
+    // A requester may ask for more slots than the responder gives.
+    for asked in [4, 32] {
+        only_granted_slots_are_served(asked);
+    }
+}
+
+fn only_granted_slots_are_served(asked: u16) {
+    let mut net = Net::new(2, 1, |config| config.slots = if config.node == Node(0) { asked } else { 4 });
     let runs = Rc::new(Cell::new(0));
     let counted = Rc::clone(&runs);
     net.endpoint(1).register(COUNT, move |_, _| counted.set(counted.get() + 1));
@@ -230,10 +237,75 @@ fn a_batch_in_a_slot_that_was_not_granted_is_not_executed() {
         forge(&mut net, 0, QPN_0, immediate(Kind::RequestPart, 1, slot), &part);
     }
     net.run_for(Duration::from_millis(1));
-    assert_eq!((runs.get(), net.sent), (0, sent), "neither executed nor answered");
+    assert_eq!((runs.get(), net.sent), (0, sent), "asked for {asked}: neither executed nor answered");
     let whole = datagram(&header, &[COUNT.0, 0, 0, 0]);
     forge(&mut net, 0, QPN_0, immediate(Kind::Request, 1, 3), &whole);
     assert_eq!(runs.get(), 1, "the last slot of the grant");
+}
+
+/// A peer may promise more than was asked for.
+#[test]
+fn a_requester_uses_no_more_slots_than_it_asked_for_whatever_it_is_promised() {
+    for promised in [1, 4, 5, 256, 257, u16::MAX] {
+        let mut net = Net::new(2, 1, |config| config.slots = 4);
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let noted = Rc::clone(&seen);
+        // The peer's own answers are lost, and so are all requests: what is under way stays so.
+        net.drop_if = Some(Box::new(move |from, _, bits, _| {
+            let parsed = Immediate::from_bits(bits).expect("well-formed");
+            if parsed.kind == Kind::Request {
+                noted.borrow_mut().push(parsed.slot);
+            }
+            from == 0 || parsed.kind != Kind::Hello
+        }));
+        let running: Vec<_> = (0..12)
+            .map(|_| net.spawn(1, |worker| async move { worker.call(Node(0), ECHO, b"x").await.map(|_| ()) }))
+            .collect();
+        net.drain();
+        let welcome = welcome(1001, promised);
+        forge(&mut net, 0, QPN_0, immediate(Kind::Welcome, 0, 0), &welcome);
+        let mut slots = seen.borrow().clone();
+        slots.sort_unstable();
+        // No greeting says more than 256.
+        let expected: Vec<u8> = (0..if promised > 256 { 0 } else { promised.min(4) as u8 }).collect();
+        assert_eq!(slots, expected, "promised {promised}");
+        assert!(running.iter().all(|call| !call.is_done()));
+    }
+}
+
+/// An answer of this life of endpoint 0 to the greeting of endpoint 1.
+fn welcome(incarnation: u64, slots: u16) -> Vec<u8> {
+    let mut body = [0; GREETING_LEN];
+    Greeting { incarnation, slots, datagram_bytes: 4096 }.emit(&mut body);
+    datagram(&Header { node: 0, from: incarnation as u32, to: 1002, sequence: 0 }, &body)
+}
+
+/// A node that starts again may get the queue pair of its earlier life, so its address does not tell the two apart.
+#[test]
+fn a_late_answer_of_an_earlier_life_is_not_taken_for_that_of_the_life_that_has_introduced_itself() {
+    let mut net = Net::new(2, 1, |_| {});
+    net.stop(0);
+    net.start(0, |_| {});
+    // Endpoint 0 introduces its second life, and does not answer greetings yet.
+    net.drop_if = Some(Box::new(|from, _, bits, _| {
+        from == 1 && Immediate::from_bits(bits).is_ok_and(|parsed| parsed.kind == Kind::Hello)
+    }));
+    let running = net.spawn(0, echo);
+    assert_eq!(net.until(&running), Ok(b"x".to_vec()));
+    let running = net
+        .spawn(1, |worker| async move { worker.call(Node(0), ECHO, b"y").await.map(|reply| reply.to_vec()) });
+    net.drain();
+    let before = net.endpoint(1).counters();
+    let late = welcome(1001, 32);
+    forge(&mut net, 0, QPN_0 + 16, immediate(Kind::Welcome, 0, 0), &late);
+    let after = net.endpoint(1).counters();
+    assert_eq!(after.stale_responses - before.stale_responses, 1);
+    assert_eq!(
+        after.request_datagrams, before.request_datagrams,
+        "nothing is sent to the life that has ended"
+    );
+    net.drop_if = None;
+    assert_eq!(net.until(&running), Ok(b"y".to_vec()));
 }
 
 #[test]
