@@ -73,3 +73,80 @@ pub(crate) fn write_journal(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fresh_name;
+    use highwire_txn::FileName;
+    use std::cell::RefCell;
+    use std::fs;
+    use std::path::PathBuf;
+    use std::sync::mpsc::{Receiver, channel};
+
+    const FILE: FileName = FileName::Log(0);
+
+    /// A folder that is removed with the test.
+    struct Scratch(PathBuf);
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn scratch() -> (Scratch, JournalWriter) {
+        let name = format!("highwire-disk-{}", fresh_name().expect("random numbers"));
+        let path = std::env::temp_dir().join(name);
+        let writer = DataFolder::open(&path, 0, 1).expect("an empty folder").writer();
+        (Scratch(path), writer)
+    }
+
+    /// Each text is appended, and made durable before the next comes.
+    fn synced_each(texts: &[&str]) -> Receiver<DiskOperation> {
+        let (sender, operations) = channel();
+        for text in texts {
+            sender.send(DiskOperation::Append { file: FILE, bytes: (*text).into() }).expect("taken");
+            sender.send(DiskOperation::Sync { file: FILE }).expect("taken");
+        }
+        operations
+    }
+
+    /// The node makes promises as soon as it hears of a sync. The disk of these tests has nothing that was not synced.
+    #[test]
+    fn a_sync_is_reported_when_the_disk_has_everything_before_it() {
+        let (folder, writer) = scratch();
+        let found = RefCell::new(Vec::new());
+        write_journal(writer, &synced_each(&["one", " two", " three"]), |report| {
+            report.expect("synced");
+            found.borrow_mut().push(fs::read_to_string(folder.0.join(FILE.to_string())).unwrap_or_default());
+            true
+        });
+        assert_eq!(found.take(), ["one", "one two", "one two three"]);
+    }
+
+    #[test]
+    fn the_first_operation_that_fails_is_reported_and_is_the_last() {
+        let (folder, writer) = scratch();
+        fs::remove_dir_all(&folder.0).expect("removed");
+        let heard = RefCell::new(Vec::new());
+        write_journal(writer, &synced_each(&["one", "two"]), |report| {
+            heard.borrow_mut().push(report.is_ok());
+            // The second append would succeed.
+            fs::create_dir_all(&folder.0).expect("made");
+            true
+        });
+        assert_eq!(heard.take(), [false]);
+        assert_eq!(fs::read_dir(&folder.0).expect("there").count(), 0, "nothing is written after a failure");
+    }
+
+    #[test]
+    fn nothing_is_done_for_a_node_that_has_ended() {
+        let (folder, writer) = scratch();
+        write_journal(writer, &synced_each(&["one", " two"]), |report| {
+            report.expect("synced");
+            false
+        });
+        assert_eq!(fs::read_to_string(folder.0.join(FILE.to_string())).expect("there"), "one");
+    }
+}
