@@ -38,7 +38,9 @@ impl Etcd {
             println!("skipped: there is no etcd here; apt-get install etcd-server");
             return None;
         }
-        let folder = std::env::temp_dir().join(format!("highwire-etcd-{name}-{}", std::process::id()));
+        // Process numbers are no names: containers that share the folder may have the same ones.
+        let fresh = highwire_store::fresh_name().expect("random numbers");
+        let folder = std::env::temp_dir().join(format!("highwire-etcd-{name}-{fresh}"));
         Some(Etcd { member: Member::start(&folder, "127.0.0.1").expect("etcd"), folder })
     }
 

@@ -15,7 +15,9 @@ const WRITERS: usize = 6;
 
 /// Two nodes, so that a commit takes a round trip and a freeze meets some that are under way.
 fn cluster(name: &str) -> (PathBuf, ClusterConfig) {
-    let folder = std::env::temp_dir().join(format!("highwire-store-{name}-{}", std::process::id()));
+    // Process numbers are no names: what a process of the same number has left must not be found, nor that of another one disturbed.
+    let fresh = crate::fresh_name().expect("random numbers");
+    let folder = std::env::temp_dir().join(format!("highwire-store-{name}-{fresh}"));
     std::fs::create_dir_all(&folder).expect("a folder");
     let holders = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
     let mut text = String::from("register = \"register\"\nlease_ms = 20000\n");

@@ -9,7 +9,9 @@ const TABLE: &str = "collide";
 
 /// A node of its own, and the folder of its register.
 fn node(name: &str) -> (Engine, Client, std::path::PathBuf) {
-    let folder = std::env::temp_dir().join(format!("highwire-{name}-{}", std::process::id()));
+    // Process numbers are no names: what a process of the same number has left must not be found, nor that of another one disturbed.
+    let fresh = crate::fresh_name().expect("random numbers");
+    let folder = std::env::temp_dir().join(format!("highwire-{name}-{fresh}"));
     let port = TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port");
     let text = format!("f = 0\nregister = \"{}\"\n[[node]]\nid = 0\ndoor = \"{port}\"\n", folder.display());
     let engine = Engine::start(&ClusterConfig::parse(&text).expect("a cluster"), 0).expect("a node");
