@@ -24,7 +24,9 @@ fn laboratory(name: &str, level: Level) -> Laboratory {
         patience: Duration::from_secs(1),
         calm: Duration::from_millis(300),
     };
-    let folder: PathBuf = std::env::temp_dir().join(format!("highwire-{name}-{}", std::process::id()));
+    // Process numbers are no names: containers that share the folder may have the same ones.
+    let fresh = highwire_store::fresh_name().expect("random numbers");
+    let folder: PathBuf = std::env::temp_dir().join(format!("highwire-{name}-{fresh}"));
     let launch = |file: &Path, node: u16| common::node_command(file, node);
     Laboratory::start(setting, &folder, Box::new(launch)).expect("a cluster")
 }

@@ -13,8 +13,17 @@ use std::time::Duration;
 const FREEZES: usize = 40;
 const WRITERS: usize = 6;
 
+/// A folder that is removed with the test.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// Two nodes, so that a commit takes a round trip and a freeze meets some that are under way.
-fn cluster(name: &str) -> (PathBuf, ClusterConfig) {
+fn cluster(name: &str) -> (Scratch, ClusterConfig) {
     // Process numbers are no names: what a process of the same number has left must not be found, nor that of another one disturbed.
     let fresh = crate::fresh_name().expect("random numbers");
     let folder = std::env::temp_dir().join(format!("highwire-store-{name}-{fresh}"));
@@ -28,7 +37,7 @@ fn cluster(name: &str) -> (PathBuf, ClusterConfig) {
     let file = folder.join("cluster.toml");
     std::fs::write(&file, text).expect("written");
     drop(holders);
-    (folder, ClusterConfig::load(&file).expect("a cluster file"))
+    (Scratch(folder), ClusterConfig::load(&file).expect("a cluster file"))
 }
 
 fn client(door: &str) -> Client {
@@ -54,7 +63,7 @@ impl Drop for Ends<'_> {
 /// A backup is one instant only if every member says truly whether it stood still all the time.
 #[test]
 fn a_node_that_was_thawed_before_does_not_say_that_it_was_frozen() {
-    let (folder, config) = cluster("thaw");
+    let (_folder, config) = cluster("thaw");
     let engines: Vec<Engine> = (0..2).map(|id| Engine::start(&config, id).expect("a node")).collect();
     let door = config.doors()[0].clone();
     let mut observer = client(&door);
@@ -82,13 +91,12 @@ fn a_node_that_was_thawed_before_does_not_say_that_it_was_frozen() {
         engine.store().stop();
         engine.join().expect("no panic");
     }
-    std::fs::remove_dir_all(&folder).expect("removed");
 }
 
 /// A step of a restore that is sent twice, or late, must not put its entries over newer ones.
 #[test]
 fn a_step_of_a_restore_happens_only_from_the_note_that_it_names() {
-    let (folder, config) = cluster("note");
+    let (_folder, config) = cluster("note");
     let engines: Vec<Engine> = (0..2).map(|id| Engine::start(&config, id).expect("a node")).collect();
     let door = config.doors()[0].clone();
     let mut observer = client(&door);
@@ -121,7 +129,6 @@ fn a_step_of_a_restore_happens_only_from_the_note_that_it_names() {
         engine.store().stop();
         engine.join().expect("no panic");
     }
-    std::fs::remove_dir_all(&folder).expect("removed");
 }
 
 /// How much has been committed at this node, as it says itself.
@@ -131,7 +138,7 @@ fn committed(client: &mut Client) -> u64 {
 
 #[test]
 fn nothing_commits_between_a_freeze_and_its_thaw_and_reads_go_on() {
-    let (folder, config) = cluster("freeze");
+    let (_folder, config) = cluster("freeze");
     let engines: Vec<Engine> = (0..2).map(|id| Engine::start(&config, id).expect("a node")).collect();
     let door = config.doors()[0].clone();
     let mut observer = client(&door);
@@ -186,5 +193,4 @@ fn nothing_commits_between_a_freeze_and_its_thaw_and_reads_go_on() {
         engine.store().stop();
         engine.join().expect("no panic");
     }
-    std::fs::remove_dir_all(&folder).expect("removed");
 }

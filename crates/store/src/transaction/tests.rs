@@ -3,24 +3,34 @@
 use crate::rows::SHORT_VALUE_BYTES_MAX;
 use crate::{Client, ClusterConfig, Engine};
 use std::net::TcpListener;
+use std::path::PathBuf;
 
 /// All keys of this table belong to one chain of rows.
 const TABLE: &str = "collide";
 
+/// A folder that is removed with the test.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// A node of its own, and the folder of its register.
-fn node(name: &str) -> (Engine, Client, std::path::PathBuf) {
+fn node(name: &str) -> (Engine, Client, Scratch) {
     // Process numbers are no names: what a process of the same number has left must not be found, nor that of another one disturbed.
     let fresh = crate::fresh_name().expect("random numbers");
     let folder = std::env::temp_dir().join(format!("highwire-{name}-{fresh}"));
     let port = TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port");
     let text = format!("f = 0\nregister = \"{}\"\n[[node]]\nid = 0\ndoor = \"{port}\"\n", folder.display());
     let engine = Engine::start(&ClusterConfig::parse(&text).expect("a cluster"), 0).expect("a node");
-    (engine, Client::new([port.to_string()]), folder)
+    (engine, Client::new([port.to_string()]), Scratch(folder))
 }
 
 #[test]
 fn long_values_of_keys_whose_hashes_collide_have_rows_of_their_own() {
-    let (engine, mut client, folder) = node("long-chains");
+    let (engine, mut client, _folder) = node("long-chains");
     let value = |key: usize, turn: usize| vec![(key * 7 + turn) as u8; 5000 + 1000 * key + turn];
     for turn in 0..3 {
         // All in one transaction, then each by itself, the last one first.
@@ -42,12 +52,11 @@ fn long_values_of_keys_whose_hashes_collide_have_rows_of_their_own() {
     }
     engine.store().stop();
     engine.join().expect("no panic");
-    let _ = std::fs::remove_dir_all(&folder);
 }
 
 #[test]
 fn keys_whose_hashes_collide_are_told_apart_in_a_chain_of_rows() {
-    let (engine, mut client, folder) = node("chains");
+    let (engine, mut client, _folder) = node("chains");
     let value = |key: usize, bytes: usize| vec![key as u8; bytes];
     // The first fits with others into a row, the next needs one of its own, and so on.
     let sizes: Vec<usize> =
@@ -84,13 +93,12 @@ fn keys_whose_hashes_collide_are_told_apart_in_a_chain_of_rows() {
     assert_eq!(client.scan(TABLE, "").expect("scanned").len(), 11);
     engine.store().stop();
     engine.join().expect("no panic");
-    let _ = std::fs::remove_dir_all(&folder);
 }
 
 /// An error of a transaction at a node, as of a command of the Redis door, is about what was there at one instant, or the body runs again.
 #[test]
 fn an_error_at_a_node_is_never_about_a_state_that_never_was() {
-    let (engine, mut client, folder) = node("torn-error");
+    let (engine, mut client, _folder) = node("torn-error");
     let patience = crate::engine::PATIENCE_NS;
     for fails in [true, false] {
         client
@@ -127,5 +135,4 @@ fn an_error_at_a_node_is_never_about_a_state_that_never_was() {
     }
     engine.store().stop();
     engine.join().expect("no panic");
-    let _ = std::fs::remove_dir_all(&folder);
 }
