@@ -210,6 +210,45 @@ mod tests {
         (regions, key)
     }
 
+    /// A domain is a border: each of the three may be the one that lies beyond it.
+    #[test]
+    fn window_region_and_queue_pair_are_of_one_domain() {
+        const OTHER: Pd = Pd(2);
+        let attr = RegionAttr {
+            addr: 0x1000,
+            length: 0x100,
+            iova: 0x5000,
+            access: Access::ALL | Access::WINDOW_BIND,
+        };
+        for kind in [WindowKind::One, WindowKind::Two] {
+            for [of_window, of_region, of_qp] in
+                [[PD, PD, PD], [OTHER, PD, PD], [PD, OTHER, PD], [PD, PD, OTHER]]
+            {
+                let mut regions = Regions::new(Rng::new(1));
+                let region = regions.register(of_region, attr).expect("registers");
+                let window = regions.allocate_window_of(kind, of_window).rkey;
+                let access = Access::REMOTE_WRITE;
+                let bind = WindowBind { window, new_key: window, region, va: 0x5020, length: 0x10, access };
+                let is_one = [of_window, of_region, of_qp] == [PD; 3];
+                let expected = if is_one { Ok(()) } else { Err(AccessError::WrongDomain) };
+                assert_eq!(
+                    regions.bind(of_qp, QPN, &bind),
+                    expected,
+                    "{kind:?} {of_window:?} {of_region:?} {of_qp:?}"
+                );
+                if !is_one {
+                    continue;
+                }
+                let write = |pd| regions.check_remote(pd, QPN, window, 0x5020, 8, access);
+                assert_eq!((write(PD), write(OTHER)), (Ok(0x1020), Err(AccessError::WrongDomain)));
+                if kind == WindowKind::Two {
+                    assert_eq!(regions.invalidate(OTHER, QPN, window), Err(AccessError::WrongDomain));
+                    assert_eq!(regions.invalidate(PD, QPN, window), Ok(()));
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_window_lives_from_bind_to_invalidate_through_its_own_qp() {
         let (mut regions, key) = table();
