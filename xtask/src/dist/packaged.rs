@@ -1,5 +1,6 @@
 //! Packages for distributions, by nfpm: one description, two formats.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,8 @@ fn description(format: Format, stage: &Stage) -> Result<Value> {
         })
         .collect::<Result<Vec<Value>>>()?;
     // rpm removes the folders that a package names, and no others.
-    for folder in ["lib/highwire", "share/doc/highwire"] {
+    let names: Vec<String> = stage.files()?.iter().map(|name| place(format, name)).collect();
+    for folder in folders(names.iter().map(String::as_str)) {
         let info = json!({"mode": 0o755, "owner": "root", "group": "root"});
         contents.push(json!({"dst": format!("/usr/{folder}"), "type": "dir", "file_info": info}));
     }
@@ -106,9 +108,23 @@ pub(super) fn debian(arch: &str) -> &str {
     }
 }
 
+/// The folders of files that not every system has; several packages may name one.
+fn folders<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
+    const EVERYWHERE: [&str; 6] = ["bin", "lib", "share", "share/doc", "share/man", "share/man/man1"];
+    let above = |name: &'a str| name.match_indices('/').map(move |(end, _)| &name[..end]);
+    names.flat_map(above).filter(|folder| !EVERYWHERE.contains(folder)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_that_a_system_may_not_have_are_named() {
+        let names =
+            ["bin/highwire", "share/fish/vendor_completions.d/highwire.fish", "share/man/man1/highwire.1.gz"];
+        assert!(folders(names.into_iter()).into_iter().eq(["share/fish", "share/fish/vendor_completions.d"]));
+    }
 
     #[test]
     fn debian_has_places_of_its_own() {
