@@ -1,4 +1,4 @@
-//! The figures of README.md about programs of others are those of the page that a command has written.
+//! README.md gives figures about programs of others: each must stand on the page that a command has written.
 
 pub(super) const PAGE: &str = "docs/measurements/compatibility.md";
 

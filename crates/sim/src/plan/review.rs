@@ -77,7 +77,7 @@ impl Review<'_> {
         let points = self.plan.axes.iter().flat_map(|axis| &axis.points).flat_map(|point| &point.settings);
         let set = schemes.chain(points).map(|setting| (setting.parameter, setting.place.clone()));
         let all: Vec<(usize, Range<usize>)> = base.chain(set).collect();
-        // The base of an axis is a value for readers, and for whoever leaves the axis out.
+        // The base of an axis is a value for readers, and for runs without the axis.
         let is_varied = |parameter: usize| {
             let points = self.plan.axes.iter().flat_map(|axis| &axis.points);
             points.flat_map(|point| &point.settings).any(|setting| setting.parameter == parameter)

@@ -20,7 +20,7 @@ const KEPT_ROW_BYTES: usize = 64;
 pub struct SnapshotOf {
     /// The table of the pages.
     pub table: TableId,
-    /// A table whose rows belong to those of the pages, and are asked for by their keys. They lie in the same regions.
+    /// A table with further parts of the pages' rows, which are asked for by their keys. They lie in the same regions.
     pub beside: Option<TableId>,
     /// The keys, of both tables.
     pub keys: RangeInclusive<Key>,
