@@ -13,19 +13,20 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, StatVfsMountFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
 /// Versions that stay in a cache: shells may still have the libraries of an earlier one in their settings.
 const VERSIONS_MAX: usize = 8;
-/// A file that others removed while it was written is written again so often at most.
-const TRIES_MAX: u32 = 8;
 /// Files that are being written begin so.
 const UNFINISHED: &str = ".new-";
+/// Nobody writes the libraries for as long as this: a file that is unfinished and older was given up.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// Whether this program has the libraries in it.
 pub(super) fn is_there() -> bool {
@@ -136,24 +137,7 @@ fn is_whole(folder: &OwnedFd, name: &str, bytes: &[u8]) -> bool {
 /// Writes a file under a name of this process's, and renames it into its place: programs that have an earlier one mapped
 /// keep that.
 fn put(folder: &OwnedFd, name: &str, bytes: &[u8]) -> Result<()> {
-    // Writers share the folder's lock: whoever has it alone knows that what is unfinished was given up.
-    if fs::flock(folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
-        remove_unfinished(folder);
-    }
-    let _ = fs::flock(folder, FlockOperation::NonBlockingLockShared);
-    let mut written = write_and_rename(folder, name, bytes);
-    for _ in 0..TRIES_MAX {
-        // Another user cleaned up just before this one had its share of the lock.
-        if !written.as_ref().is_err_and(|error| error.downcast_ref() == Some(&Errno::NOENT)) {
-            break;
-        }
-        written = write_and_rename(folder, name, bytes);
-    }
-    let _ = fs::flock(folder, FlockOperation::Unlock);
-    written
-}
-
-fn write_and_rename(folder: &OwnedFd, name: &str, bytes: &[u8]) -> Result<()> {
+    remove_unfinished(folder, SystemTime::now());
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let unfinished = format!("{UNFINISHED}{}-{number}-{name}", std::process::id());
@@ -174,10 +158,16 @@ fn write(folder: &OwnedFd, name: &str, bytes: &[u8]) -> Result<()> {
     Ok(File::from(file).write_all(bytes)?)
 }
 
-fn remove_unfinished(folder: &OwnedFd) {
+/// Removes what killed users left. A file that another user still writes is younger, so no lock is needed.
+fn remove_unfinished(folder: &OwnedFd, now: SystemTime) {
     let Ok(entries) = fs::Dir::read_from(folder) else { return };
     for entry in entries.flatten() {
-        if entry.file_name().to_bytes().starts_with(UNFINISHED.as_bytes()) {
+        if !entry.file_name().to_bytes().starts_with(UNFINISHED.as_bytes()) {
+            continue;
+        }
+        let Ok(stat) = fs::statat(folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let last_written = UNIX_EPOCH + Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
+        if now.duration_since(last_written).is_ok_and(|age| age >= GIVEN_UP_AFTER) {
             let _ = fs::unlinkat(folder, entry.file_name(), AtFlags::empty());
         }
     }

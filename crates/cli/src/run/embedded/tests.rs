@@ -116,10 +116,7 @@ fn tidying_up_disturbs_no_writer() {
         scope.spawn(|| {
             let folder = open();
             while left.load(Ordering::SeqCst) > 0 {
-                if fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                    remove_unfinished(&folder);
-                    let _ = fs::flock(&folder, FlockOperation::Unlock);
-                }
+                remove_unfinished(&folder, SystemTime::now());
             }
         });
         for _ in 0..4 {
@@ -162,9 +159,18 @@ fn a_damaged_file_is_replaced_and_not_written_over() {
 fn what_a_killed_run_left_unfinished_goes() {
     let place = Place::new("killed");
     let folder = place.unpack().expect("a new cache");
-    std::fs::write(folder.join(".new-1-0-libibverbs.so.1"), "half").expect("a file");
+    let unfinished = |number: u32, age: Duration| {
+        let path = folder.join(format!(".new-{number}-0-{}", NAMES[0]));
+        std::fs::write(&path, "half").expect("a file");
+        let file = File::options().write(true).open(&path).expect("it is there");
+        file.set_modified(SystemTime::now() - age).expect("it is ours");
+        path
+    };
+    let _given_up = unfinished(1, GIVEN_UP_AFTER);
+    let being_written = unfinished(2, GIVEN_UP_AFTER / 2);
     std::fs::remove_file(folder.join(NAMES[1])).expect("it is there");
     place.unpack().expect("it is mended");
+    std::fs::remove_file(being_written).expect("another user's stays");
     place.check(&folder);
 }
 
