@@ -34,13 +34,14 @@ Examples:
   highwire run -- ibv_devinfo
   highwire run -- ib_write_lat &
   highwire run -- ib_write_lat 127.0.0.1
-  highwire run --loss 1% --seed 7 --pcap lossy.pcap -- ./my_rdma_test     the same misbehaviour every time"
+  highwire run --loss 1% --seed 7 --pcap lossy.pcap -- ./my_rdma_test     the same misbehaviour every time
+  HIGHWIRE_LOG=1 highwire run ./my_rdma_test     a sentence for each refused call and for what failed"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
     environment: EnvironmentArgs,
-    /// The program and its arguments.
-    #[arg(required = true, last = true, value_name = "PROGRAM ARGS…")]
+    /// The program and its arguments; options of this command come before them. `--` may stand between the two.
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM ARGS…")]
     command: Vec<String>,
 }
 

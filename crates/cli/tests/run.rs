@@ -55,6 +55,21 @@ fn the_exit_status_is_the_program_s_own() {
     assert_eq!(status(&["--address", "192.0.2.1", "--", "true"]).code(), Some(2));
 }
 
+/// Two dashes may be left out: what follows the program is the program's, whatever it looks like.
+#[test]
+fn the_dashes_may_be_left_out() {
+    let libraries = Libraries::new("dashes");
+    let output =
+        libraries.run(&["--loss", "1%", "sh", "-c", "echo $HIGHWIRE_LOSS $0 $@", "--seed", "-x", "--", "y"]);
+    let (stdout, stderr) = text(&{ output }.output().expect("it starts"));
+    assert_eq!(stdout, "1% --seed -x -- y\n", "{stderr}");
+    // A mistake before the program is a mistake, and not a program's name.
+    let output = libraries.run(&["--los", "1%", "true"]).output().expect("it starts");
+    let (_, stderr) = text(&output);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr.contains("--loss"), "{stderr}");
+}
+
 #[test]
 fn options_become_variables() {
     let libraries = Libraries::new("variables");

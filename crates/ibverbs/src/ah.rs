@@ -5,6 +5,7 @@ use crate::boundary::{answer, c_api, code, input, minus_one};
 use crate::context::Context;
 use crate::limits::{GIDS, PORT};
 use crate::pd::Pd;
+use crate::refusal::refused;
 use crate::registry::{self, Object, Use};
 use highwire_verbs::{Address, Gid};
 use std::cell::UnsafeCell;
@@ -40,9 +41,18 @@ impl Object for Ah {
 /// # Errors
 /// EINVAL without one, for another port, or a source GID that is not there.
 pub(crate) fn address_of(attr: &ibv_ah_attr) -> Result<Address, c_int> {
-    let is_known = attr.port_num == PORT && u32::from(attr.grh.sgid_index) < GIDS;
-    if !is_known || attr.is_global == 0 {
-        return Err(libc::EINVAL);
+    let wrong = |reason: String| Err(refused(libc::EINVAL, || reason));
+    if attr.port_num != PORT {
+        return wrong(format!("ah_attr.port_num is {}; the device has port {PORT} only", attr.port_num));
+    }
+    if attr.is_global == 0 {
+        return wrong(
+            "ah_attr.is_global is 0; RoCE has no LIDs: set it to 1, and grh.dgid to the peer's GID".into(),
+        );
+    }
+    if u32::from(attr.grh.sgid_index) >= GIDS {
+        let index = attr.grh.sgid_index;
+        return wrong(format!("ah_attr.grh.sgid_index is {index}; the table has GIDs at 0 to {}", GIDS - 1));
     }
     Ok(Address {
         gid: Gid(attr.grh.dgid.raw),
@@ -78,7 +88,8 @@ fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah, c_int> {
 /// (RoCEv2 A17.4.5.1).
 fn sender(port: u8, wc: &ibv_wc, grh: *const ibv_grh) -> Result<ibv_ah_attr, c_int> {
     if port != PORT || wc.wc_flags & IBV_WC_GRH == 0 {
-        return Err(libc::EINVAL);
+        let reason = || "the port is 1, and the completion must be a datagram's (IBV_WC_GRH)".to_string();
+        return Err(refused(libc::EINVAL, reason));
     }
     // SAFETY: the flag says that the 40 bytes are there.
     let bytes = unsafe { input(grh.cast::<[u8; 40]>())? };

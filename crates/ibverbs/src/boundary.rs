@@ -27,7 +27,7 @@ macro_rules! c_api {
                         return std::mem::transmute::<*mut libc::c_void, Function>(passed.function())($($arg),*);
                     }
                 }
-                $body
+                $crate::refusal::told(stringify!($name), || $body)
             })
         }
     )*};
@@ -57,7 +57,7 @@ macro_rules! c_waits {
                         return result;
                     }
                 }
-                $crate::cancel::in_parts(|$kept $(: $kind)?| $body)
+                $crate::cancel::in_parts(|$kept $(: $kind)?| $crate::refusal::told(stringify!($name), || $body))
             }
         }
     )*};
@@ -71,7 +71,7 @@ macro_rules! c_ops {
             #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
             #[allow(clippy::undocumented_unsafe_blocks, reason = "what callers promise holds throughout the body")]
             // SAFETY: callers promise what the module's documentation says.
-            $crate::cancel::sealed(|| unsafe { $body })
+            $crate::cancel::sealed(|| unsafe { $crate::refusal::told(stringify!($name), || $body) })
         }
     )*};
 }
@@ -170,7 +170,9 @@ pub(crate) fn minus_one(result: Result<(), c_int>) -> c_int {
     }
 }
 
+/// Sets `errno` of a call that fails.
 pub(crate) fn set_errno(errno: c_int) {
+    crate::refusal::failed(errno);
     // SAFETY: the address of this thread's errno is always valid.
     unsafe { *libc::__errno_location() = errno };
 }

@@ -6,7 +6,9 @@ use crate::context::Context;
 use crate::cq_ex::Cursor;
 use crate::errno;
 use crate::events::{self, Acknowledged, Channel};
+use crate::failure;
 use crate::limits::MAX_CQE;
+use crate::refusal::refused;
 use crate::registry::{self, Object, Use, Used, Users};
 use highwire_host::{ChannelTarget, CompletionQueue, CompletionQueueConfig, EMPTY_COMPLETION, WaitFor};
 use highwire_verbs::{Completion, CompletionStatus};
@@ -67,15 +69,26 @@ impl Cq {
         extended: ibv_cq_ex,
     ) -> Result<*mut ibv_cq_ex, c_int> {
         let context = Use::<Context>::find(context)?;
-        if init.cqe == 0 || init.cqe > MAX_CQE || init.vector != 0 {
-            return Err(libc::EINVAL);
+        if init.cqe == 0 || init.cqe > MAX_CQE {
+            let asked = init.cqe;
+            return Err(refused(libc::EINVAL, || {
+                format!("cqe is {asked}; it is 1 to {MAX_CQE} (max_cqe of ibv_query_device)")
+            }));
+        }
+        if init.vector != 0 {
+            let asked = init.vector;
+            return Err(refused(libc::EINVAL, || {
+                format!("comp_vector is {asked}; the device has vector 0 only (num_comp_vectors)")
+            }));
         }
         let channel = match init.channel.is_null() {
             true => None,
             false => Some(Use::<Channel>::find(init.channel)?),
         };
         if channel.as_ref().is_some_and(|channel| !Arc::ptr_eq(&channel.context, &context)) {
-            return Err(libc::EINVAL);
+            return Err(refused(libc::EINVAL, || {
+                "the completion channel belongs to another ibv_context".to_string()
+            }));
         }
         // The queue's events are known by its address, so it has one before there is a queue behind it.
         let mut place = Arc::<Cq>::new_uninit();
@@ -173,6 +186,7 @@ pub(crate) unsafe extern "C-unwind" fn poll_cq(cq: *mut ibv_cq, count: c_int, wc
             let room = BATCH.min(wanted - taken);
             let found = cq.host.poll(&mut batch[..room]);
             for completion in &batch[..found] {
+                failure::look_at(completion);
                 // SAFETY: C has room for `count` entries, wherever they lie.
                 unsafe { wc.add(taken).write_unaligned(to_wc(completion)) };
                 taken += 1;

@@ -60,10 +60,16 @@ pub(crate) fn say(message: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "highwire: {message}");
 }
 
-/// Says why something failed, if the user asked for messages.
+/// Whether the user asked for messages.
+#[inline]
+pub(crate) fn is_loud() -> bool {
+    SETTINGS.get().is_some_and(|settings| settings.as_ref().is_some_and(|settings| settings.is_loud))
+}
+
+/// Says something that no call reports, if the user asked for messages.
 pub(crate) fn log(message: impl FnOnce() -> String) {
-    if settings().is_some_and(|settings| settings.is_loud) {
-        say(&message());
+    if is_loud() {
+        crate::refusal::say_once(&message());
     }
 }
 

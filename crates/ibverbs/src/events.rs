@@ -6,6 +6,7 @@ use crate::cancel;
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::descriptors;
+use crate::env;
 use crate::limits::PORT;
 use crate::qp::Qp;
 use crate::registry::{self, Object, Use, Used, Users};
@@ -15,6 +16,7 @@ use highwire_verbs::AsyncEvent;
 use std::cell::UnsafeCell;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Events that were handed out and those that were acknowledged. An object is not destroyed before they are as many.
 #[derive(Debug, Default)]
@@ -28,7 +30,12 @@ struct Counts {
     missing: u64,
     /// Threads that wait for the last acknowledgement: without one it costs no system call.
     waiting: u32,
+    /// When the first of them began.
+    since: Option<Instant>,
 }
+
+/// A wait that is as long as this is told.
+const LONG: Duration = Duration::from_secs(1);
 
 impl Acknowledged {
     pub(crate) fn hand_out(&self) {
@@ -48,14 +55,27 @@ impl Acknowledged {
     fn wait(&self) -> bool {
         let mut counts = self.lock();
         counts.waiting += 1;
+        counts.since.get_or_insert_with(Instant::now);
         loop {
             let is_missing = |counts: &mut Counts| counts.missing > 0;
             let waited = self.changed.wait_timeout_while(counts, cancel::PART, is_missing);
             let timeout;
             (counts, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            if counts.missing > 0 && counts.since.is_some_and(|since| since.elapsed() >= LONG) {
+                let missing = counts.missing;
+                env::log(|| {
+                    format!(
+                        "a call that destroys an object waits: {missing} of its events were got and not acknowledged (ibv_ack_cq_events, ibv_ack_async_event)"
+                    )
+                });
+                counts.since = None;
+            }
             let is_over = timeout.timed_out() && cancel::end_part();
             if counts.missing == 0 || is_over {
                 counts.waiting -= 1;
+                if counts.missing == 0 {
+                    counts.since = None;
+                }
                 return counts.missing == 0;
             }
         }

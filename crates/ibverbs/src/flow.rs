@@ -3,7 +3,6 @@
 use crate::abi::*;
 use crate::boundary::{answer, c_ops, code, input};
 use crate::context::Context;
-use crate::env;
 use crate::limits::PORT;
 use crate::qp::Qp;
 use crate::registry::{self, Object, Use, Used, Users};
@@ -202,7 +201,7 @@ fn kind_of(kind: ibv_flow_attr_type) -> Result<FlowKind, c_int> {
 }
 
 fn errno_of(error: &SteerError) -> c_int {
-    env::log(|| format!("not steered: {error}"));
+    crate::refusal::because(|| format!("not steered: {error}"));
     match error {
         SteerError::Refused(FlowError::NotRaw) => libc::EOPNOTSUPP,
         SteerError::Join(error) => error.raw_os_error().unwrap_or(libc::ENOMEM),

@@ -6,6 +6,7 @@ use crate::dm::Dm;
 use crate::errno;
 use crate::implicit::{self, Implicit};
 use crate::pd::Pd;
+use crate::refusal::refused;
 use crate::registry::{self, Object, Use};
 use highwire_host::{MemoryChange, MemoryRegion, RegisterOptions};
 use highwire_verbs::{Access, LocalKey};
@@ -64,7 +65,8 @@ pub(crate) fn access_of(bits: c_uint) -> Result<Access, c_int> {
         return Err(libc::EOPNOTSUPP);
     }
     if bits & !KNOWN != 0 {
-        return Err(libc::EINVAL);
+        let unknown = bits & !KNOWN;
+        return Err(refused(libc::EINVAL, || format!("access has bits that do not exist: {unknown:#x}")));
     }
     Ok(Access::from_bits_truncate(bits & !IGNORED))
 }
@@ -225,11 +227,24 @@ fn populate(range: Range, is_written: bool) -> Result<(), c_int> {
         // Missing rights are EINVAL, and so is an advice that the kernel does not know: those before 5.14, and some sandboxes.
         Err(libc::EINVAL) if !knows_populate() => {
             let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-            if is_permitted(&maps, first..end, is_written) { Ok(()) } else { Err(libc::EFAULT) }
+            if is_permitted(&maps, first..end, is_written) {
+                Ok(())
+            } else {
+                Err(unmapped(range, is_written))
+            }
         }
-        Err(libc::EINVAL | libc::ENOMEM) => Err(libc::EFAULT),
+        Err(libc::EINVAL | libc::ENOMEM) => Err(unmapped(range, is_written)),
         result => result,
     }
+}
+
+/// EFAULT, and its reason.
+fn unmapped(range: Range, is_written: bool) -> c_int {
+    refused(libc::EFAULT, || {
+        let needed = if is_written { "readable and writable" } else { "readable" };
+        let (addr, length) = (range.addr as usize, range.length);
+        format!("not all of {length} bytes at {addr:#x} are mapped and {needed}; access asks for that")
+    })
 }
 
 fn advise(first: usize, length: usize, advice: c_int) -> Result<(), c_int> {

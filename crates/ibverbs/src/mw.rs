@@ -115,7 +115,7 @@ c_ops! {
             let operation = window.bind(window.key().wrapping_add(1), &bind.bind_info)?;
             let flags = SendFlags { inline: false, ..post::flags(bind.send_flags) };
             let wr = SendWr { flags, ..SendWr::new(bind.wr_id, operation, &[]) };
-            let posted = qp.host()?.post_send(&[wr]).map_err(|error| errno::of_post(error.error));
+            let posted = qp.host()?.post_send(&[wr]).map_err(|error| errno::of_post("ibv_bind_mw", Some(&qp), error.error));
             posted.inspect(|()| window.posted(&operation))
         };
         code(run())

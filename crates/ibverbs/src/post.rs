@@ -229,7 +229,7 @@ pub(crate) unsafe extern "C-unwind" fn post_send(
         // SAFETY: this function is reached through the queue pair's own context only, so it is one of ours.
         let qp = unsafe { &*qp.cast::<Qp>() };
         let Ok(host) = qp.host() else { return libc::EINVAL };
-        host.chain(|chain| {
+        let refused = host.chain(|chain| {
             let (mut next, mut copy) = (wr, MaybeUninit::uninit());
             // SAFETY: verbs' callers promise a chain of requests that ends with null.
             while let Some(request) = unsafe { at(next, &mut copy) } {
@@ -239,12 +239,14 @@ pub(crate) unsafe extern "C-unwind" fn post_send(
                         // SAFETY: not null, and C's to be written to.
                         unsafe { bad.write(next) };
                     }
-                    return errno::of_post(error);
+                    return Some(error);
                 }
                 next = request.next;
             }
-            0
-        })
+            None
+        });
+        // Only now: whoever explains it asks the queue pair, which the chain has for itself.
+        refused.map_or(0, |error| errno::of_post("ibv_post_send", Some(qp), error))
     })
 }
 
@@ -256,6 +258,7 @@ pub(crate) unsafe extern "C-unwind" fn post_send(
 pub(crate) unsafe fn receives(
     wr: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
+    (call, qp): (&'static str, Option<&Qp>),
     mut post: impl FnMut(&RecvWr<'_>) -> Result<(), PostError>,
 ) -> c_int {
     let (mut next, mut copy) = (wr, MaybeUninit::uninit());
@@ -272,7 +275,7 @@ pub(crate) unsafe fn receives(
                 // SAFETY: the caller's promise.
                 unsafe { bad.write(next) };
             }
-            return errno::of_post(error);
+            return errno::of_post(call, qp, error);
         }
         next = request.next;
     }
@@ -289,7 +292,7 @@ pub(crate) unsafe extern "C-unwind" fn post_recv(
         let qp = unsafe { &*qp.cast::<Qp>() };
         let Ok(host) = qp.host() else { return libc::EINVAL };
         // SAFETY: verbs' callers promise a chain of requests.
-        unsafe { receives(wr, bad, |wr| host.post_recv(wr)) }
+        unsafe { receives(wr, bad, ("ibv_post_recv", Some(qp)), |wr| host.post_recv(wr)) }
     })
 }
 
@@ -311,7 +314,7 @@ mod tests {
                 list.write_unaligned(sge);
                 place.cast::<ibv_recv_wr>().write_unaligned(ibv_recv_wr { sg_list: list, ..request });
                 let mut seen = None;
-                let result = receives(place.cast(), std::ptr::null_mut(), |wr| {
+                let result = receives(place.cast(), std::ptr::null_mut(), ("ibv_post_recv", None), |wr| {
                     seen = Some((wr.wr_id, wr.sges[0]));
                     Ok(())
                 });

@@ -10,6 +10,7 @@ use crate::events::{self, Acknowledged};
 use crate::limits::*;
 use crate::pd::Pd;
 use crate::post;
+use crate::refusal::refused;
 use crate::registry::{self, Object, Use, Used, Users};
 use crate::srq::Srq;
 use crate::wq::Table;
@@ -19,6 +20,7 @@ use highwire_host::{QueuePair, QueuePairConfig, SpreadConfig, XrcTargetConfig};
 use highwire_verbs::{QpAttr, QpCaps, QpState, SPREAD_KEY_LEN, Service, Spread, SpreadFields};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A queue pair.
@@ -39,6 +41,8 @@ pub(crate) struct Qp {
     pub(crate) async_events: Acknowledged,
     /// Rules that steer to it.
     users: Users,
+    /// Whether its first failed completion was told.
+    is_failing: AtomicBool,
 }
 
 // SAFETY: C writes to `c` under verbs' own rules; this side writes its state in `ibv_modify_qp` only, as rdma-core does.
@@ -99,7 +103,9 @@ fn service_of(qp_type: ibv_qp_type) -> Result<Service, c_int> {
         IBV_QPT_XRC_RECV => Ok(Service::XrcTarget),
         IBV_QPT_RAW_PACKET => Ok(Service::Raw),
         IBV_QPT_DRIVER => Err(libc::EOPNOTSUPP),
-        _ => Err(libc::EINVAL),
+        _ => Err(refused(libc::EINVAL, || {
+            format!("qp_type {qp_type} is none of RC, UC, UD, XRC and raw packet")
+        })),
     }
 }
 
@@ -130,6 +136,28 @@ fn granted_inline(asked: u32) -> u32 {
     asked.next_multiple_of(INLINE_STEP).max(INLINE_STEP)
 }
 
+/// # Errors
+/// EINVAL for sizes that the device does not have.
+fn check_caps(caps: &ibv_qp_cap) -> Result<(), c_int> {
+    let sizes = [
+        ("max_send_wr", caps.max_send_wr, MAX_WR, "max_qp_wr"),
+        ("max_recv_wr", caps.max_recv_wr, MAX_WR, "max_qp_wr"),
+        ("max_send_sge", caps.max_send_sge, MAX_SGE, "max_sge"),
+        ("max_recv_sge", caps.max_recv_sge, MAX_SGE, "max_sge"),
+    ];
+    if let Some((name, value, most, field)) = sizes.into_iter().find(|(_, value, most, _)| value > most) {
+        let reason = || format!("cap.{name} is {value}; at most {most} ({field} of ibv_query_device)");
+        return Err(refused(libc::EINVAL, reason));
+    }
+    if caps.max_inline_data > MAX_INLINE {
+        let asked = caps.max_inline_data;
+        return Err(refused(libc::EINVAL, || {
+            format!("cap.max_inline_data is {asked}; at most {MAX_INLINE}")
+        }));
+    }
+    Ok(())
+}
+
 impl Qp {
     fn create(pd: Use<Pd>, init: &Init) -> Result<*mut ibv_qp, c_int> {
         let service = service_of(init.qp_type)?;
@@ -144,12 +172,7 @@ impl Qp {
         let (max_recv_wr, max_recv_sge) =
             if has_receives { (init.caps.max_recv_wr, init.caps.max_recv_sge.max(1)) } else { (0, 0) };
         let caps = ibv_qp_cap { max_recv_wr, max_recv_sge, ..init.caps };
-        let is_too_large = caps.max_send_wr.max(caps.max_recv_wr) > MAX_WR
-            || caps.max_send_sge.max(caps.max_recv_sge) > MAX_SGE
-            || caps.max_inline_data > MAX_INLINE;
-        if is_too_large {
-            return Err(libc::EINVAL);
-        }
+        check_caps(&caps)?;
         // The value of an atomic WRITE travels in the request.
         let has_values =
             init.operations.is_some_and(|operations| operations & IBV_QP_EX_WITH_ATOMIC_WRITE != 0);
@@ -161,7 +184,10 @@ impl Qp {
         };
         let cq = |cq: *mut ibv_cq| {
             let cq = Use::<Cq>::find(cq)?;
-            if Arc::ptr_eq(&cq.context, &pd.context) { Ok(cq) } else { Err(libc::EINVAL) }
+            let reason = || {
+                "the completion queue belongs to another ibv_context than the protection domain".to_string()
+            };
+            if Arc::ptr_eq(&cq.context, &pd.context) { Ok(cq) } else { Err(refused(libc::EINVAL, reason)) }
         };
         let send_cq = cq(init.send_cq)?;
         // Nothing arrives at an XRC initiator.
@@ -272,6 +298,7 @@ impl Qp {
             parts,
             async_events: Acknowledged::default(),
             users: Users::default(),
+            is_failing: AtomicBool::new(false),
         };
         Arc::get_mut(&mut place).expect("nobody else has it").write(qp);
         // SAFETY: written in the line above.
@@ -281,6 +308,16 @@ impl Qp {
     /// What its program may use.
     pub(crate) fn caps(&self) -> &ibv_qp_cap {
         &self.caps
+    }
+
+    /// Notes a failed completion; true of the first since it was made or reset.
+    pub(crate) fn begin_failing(&self) -> bool {
+        !self.is_failing.swap(true, Ordering::Relaxed)
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> u32 {
+        self.host.qpn().value()
     }
 
     /// The queue pair behind it.
@@ -302,6 +339,7 @@ impl Qp {
 
     /// Drops its completions that the program has not polled yet: the queue pair is being reset or destroyed.
     pub(crate) fn forget_completions(&self) {
+        self.is_failing.store(false, Ordering::Relaxed);
         for cq in [&self.parts.send_cq, &self.parts.recv_cq].into_iter().flatten() {
             // Without memory for it they stay, which is no worse than before.
             let _ = cq.host.forget(self.host.qpn());

@@ -6,6 +6,7 @@ use crate::boundary::{c_api, c_ops, code, input};
 use crate::limits::{MAX_RD_ATOMIC, PORT};
 use crate::qp::Qp;
 use crate::query::mtu_of;
+use crate::refusal::refused;
 use crate::registry;
 use crate::{env, errno};
 use highwire_verbs::{Access, AttrMask, Mtu, QpAttr, QpState, Recovery, Service, check_attributes};
@@ -21,7 +22,7 @@ pub(crate) fn state_of(state: ibv_qp_state) -> Result<QpState, c_int> {
         IBV_QPS_SQD => QpState::Sqd,
         IBV_QPS_SQE => QpState::Sqe,
         IBV_QPS_ERR => QpState::Error,
-        _ => return Err(libc::EINVAL),
+        _ => return Err(refused(libc::EINVAL, || format!("{state} is no ibv_qp_state"))),
     })
 }
 
@@ -38,8 +39,14 @@ fn to_state(state: QpState) -> ibv_qp_state {
 }
 
 fn path_mtu(mtu: ibv_mtu, offered: Mtu) -> Result<Mtu, c_int> {
-    let found = Mtu::ALL.into_iter().find(|known| mtu_of(*known) == mtu).ok_or(libc::EINVAL)?;
-    if found.bytes() <= offered.bytes() { Ok(found) } else { Err(libc::EINVAL) }
+    let wrong = || {
+        refused(libc::EINVAL, || {
+            let active = mtu_of(offered);
+            format!("path_mtu is {mtu}; it is one of IBV_MTU_256 (1) to the port's active_mtu ({active})")
+        })
+    };
+    let found = Mtu::ALL.into_iter().find(|known| mtu_of(*known) == mtu).ok_or_else(wrong)?;
+    if found.bytes() <= offered.bytes() { Ok(found) } else { Err(wrong()) }
 }
 
 /// The peers' rights through a queue pair. Drivers must ignore bits for operations that a device has not,
@@ -55,7 +62,9 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
     let host = qp.host()?;
     if qp.spreads() {
         // It works from the beginning, and has no queues whose state could change.
-        return Err(libc::EOPNOTSUPP);
+        let reason =
+            || "a queue pair with an indirection table has no states: it works from the beginning".into();
+        return Err(refused(libc::EOPNOTSUPP, reason));
     }
     let from = host.state();
     // perftest gives each half of an XRC connection what belongs to the other as well.
@@ -66,20 +75,32 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
     };
     let has = |bit: c_uint| mask & bit != 0;
     if has(IBV_QP_CUR_STATE) && state_of(attr.cur_qp_state)? != from {
-        return Err(libc::EINVAL);
+        return Err(refused(libc::EINVAL, || format!("cur_qp_state is not the state that it is in, {from}")));
     }
     let to = if has(IBV_QP_STATE) { state_of(attr.qp_state)? } else { from };
     check_attributes(qp.service, from, to, AttrMask(mask)).map_err(|error| errno::of_modify(&error))?;
     if has(UNSUPPORTED) {
-        return Err(libc::EOPNOTSUPP);
+        let reason =
+            || "alternate paths, resizing and rate limits do not exist here: clear their bits in attr_mask";
+        return Err(refused(libc::EOPNOTSUPP, || reason().to_string()));
     }
-    if has(IBV_QP_PORT) && attr.port_num != PORT || has(IBV_QP_PKEY_INDEX) && attr.pkey_index != 0 {
-        return Err(libc::EINVAL);
+    if has(IBV_QP_PORT) && attr.port_num != PORT {
+        let port = attr.port_num;
+        return Err(refused(libc::EINVAL, || format!("port_num is {port}; the device has port {PORT} only")));
+    }
+    if has(IBV_QP_PKEY_INDEX) && attr.pkey_index != 0 {
+        let index = attr.pkey_index;
+        return Err(refused(libc::EINVAL, || {
+            format!("pkey_index is {index}; the table has the default at 0 only")
+        }));
     }
     let reads =
         [(IBV_QP_MAX_QP_RD_ATOMIC, attr.max_rd_atomic), (IBV_QP_MAX_DEST_RD_ATOMIC, attr.max_dest_rd_atomic)];
-    if reads.iter().any(|(bit, value)| has(*bit) && *value > MAX_RD_ATOMIC) {
-        return Err(libc::EINVAL);
+    if let Some((_, value)) = reads.iter().find(|(bit, value)| has(*bit) && *value > MAX_RD_ATOMIC) {
+        let limit = "max_qp_rd_atom of ibv_query_device";
+        let reason =
+            || format!("max_rd_atomic or max_dest_rd_atomic is {value}; at most {MAX_RD_ATOMIC} ({limit})");
+        return Err(refused(libc::EINVAL, reason));
     }
     let offered = qp.context.device.mtu();
     let begins = from == QpState::Rtr && to == QpState::Rts && qp.service == Service::Rc;

@@ -7,6 +7,7 @@
 //! not know them in the child, and never drops them, because the memory that they share with the engine is
 //! the parent's.
 
+use crate::refusal::{because, refused};
 use highwire_host::Process;
 use libc::c_int;
 use std::any::{Any, TypeId};
@@ -81,7 +82,7 @@ pub(crate) fn publish<T: Object>(object: Arc<T>) -> Result<*mut T::C, c_int> {
     if *count >= T::LIMIT {
         // The object is dropped with its entry, and dropping it may look other objects up.
         drop(objects);
-        crate::env::log(|| format!("there are {} of them already, which is the limit", T::LIMIT));
+        because(|| format!("the process has {} objects of this kind, which is the limit", T::LIMIT));
         return Err(libc::ENOMEM);
     }
     *count += 1;
@@ -97,15 +98,29 @@ pub(crate) fn publish<T: Object>(object: Arc<T>) -> Result<*mut T::C, c_int> {
 /// EINVAL if there is no such object; [`Object`]'s errno if its handle was garbled.
 pub(crate) fn find<T: Object>(pointer: *const T::C) -> Result<Arc<T>, c_int> {
     let (owner, object) = find_inherited(pointer)?;
-    if owner.is_this() { Ok(object) } else { Err(libc::EINVAL) }
+    let inherited =
+        || "the object was made before fork() in the parent process, which alone may use it".to_string();
+    if owner.is_this() { Ok(object) } else { Err(refused(libc::EINVAL, inherited)) }
 }
 
 /// The same for an object that this process or its parent has made. Also returns which of them.
 pub(crate) fn find_inherited<T: Object>(pointer: *const T::C) -> Result<(Process, Arc<T>), c_int> {
     let objects = read();
-    let Entry { owner, handle, object } = objects.entries.get(&(pointer as usize)).ok_or(libc::EINVAL)?;
-    let object: Arc<T> = Arc::clone(object).downcast().map_err(|_| libc::EINVAL)?;
-    if object.handle() == *handle { Ok((*owner, object)) } else { Err(T::GARBLED) }
+    let kind = std::any::type_name::<T::C>().rsplit("::").next().unwrap_or_default();
+    let entry = objects.entries.get(&(pointer as usize)).ok_or_else(|| {
+        refused(libc::EINVAL, || match pointer.is_null() {
+            true => format!("the pointer to {kind} is null: the call that should have made it failed"),
+            false => format!("the pointer is no {kind} of this library: it was destroyed, or never made"),
+        })
+    })?;
+    let Entry { owner, handle, object } = entry;
+    let other_kind =
+        |_| refused(libc::EINVAL, || format!("the pointer is an object of another kind, no {kind}"));
+    let object: Arc<T> = Arc::clone(object).downcast().map_err(other_kind)?;
+    if object.handle() == *handle {
+        return Ok((*owner, object));
+    }
+    Err(refused(T::GARBLED, || format!("the program has changed the handle in its {kind}")))
 }
 
 /// Whether an address is that of any object.
@@ -162,7 +177,12 @@ impl Users {
     /// # Errors
     /// EBUSY while there are any.
     pub(crate) fn none(&self) -> Result<(), c_int> {
-        if self.0.load(Ordering::SeqCst) == 0 { Ok(()) } else { Err(libc::EBUSY) }
+        match self.0.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            users => Err(refused(libc::EBUSY, || {
+                format!("{users} other objects still use it: destroy those first")
+            })),
+        }
     }
 }
 

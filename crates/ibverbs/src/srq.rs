@@ -118,7 +118,7 @@ pub(crate) unsafe extern "C-unwind" fn post_srq_recv(
         // SAFETY: this function is reached through the queue's own context only, so it is one of ours.
         let srq = unsafe { &*srq.cast::<Srq>() };
         // SAFETY: verbs' callers promise a chain of requests.
-        unsafe { post::receives(wr, bad, |wr| srq.host.post_recv(wr)) }
+        unsafe { post::receives(wr, bad, ("ibv_post_srq_recv", None), |wr| srq.host.post_recv(wr)) }
     })
 }
 

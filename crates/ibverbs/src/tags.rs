@@ -48,7 +48,7 @@ c_ops! {
                 if !bad.is_null() {
                     bad.write(next);
                 }
-                return errno::of_post(error);
+                return errno::of_post("ibv_post_srq_ops", None, error);
             }
             next = request.next;
         }

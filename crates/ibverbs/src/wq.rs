@@ -120,7 +120,7 @@ unsafe extern "C-unwind" fn post_recv(
         // SAFETY: this function is reached through the work queue itself, so it is one of ours.
         let wq = unsafe { &*wq.cast::<Wq>() };
         // SAFETY: verbs' callers promise a chain of requests.
-        unsafe { post::receives(wr, bad, |wr| wq.host.post_recv(wr)) }
+        unsafe { post::receives(wr, bad, ("ibv_post_wq_recv", None), |wr| wq.host.post_recv(wr)) }
     })
 }
 

@@ -306,7 +306,7 @@ unsafe extern "C-unwind" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
             collected.give_up();
         }
         qp.batch.release();
-        posted.map_or_else(errno::of_post, |()| 0)
+        posted.map_or_else(|error| errno::of_post("ibv_wr_complete", Some(qp), error), |()| 0)
     })
 }
 

@@ -9,8 +9,8 @@ use crate::xrc;
 use highwire_stdx::{IdMap, Instant, Rng, Slab};
 use highwire_transport::{Arrival, Context, Counter, Counters, DirectOp, Outgoing, QueuePair, ReceiveQueue};
 use highwire_verbs::{
-    AsyncEvent, Completion, CompletionStatus, CqId, Gid, Memory, Payload, Pd, PostError, RecvWr, Regions,
-    SendWr, Service, SrqId, XrcDomain,
+    AsyncEvent, Completion, CompletionStatus, CqId, Denial, Gid, Memory, Payload, Pd, PostError, RecvWr,
+    Regions, SendWr, Service, SrqId, XrcDomain,
 };
 use highwire_wire::{Headers, Qpn};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -43,6 +43,7 @@ pub struct Rnic {
     timers: Timers,
     pub(crate) completions: VecDeque<(CqId, Completion)>,
     pub(crate) events: VecDeque<AsyncEvent>,
+    pub(crate) denials: VecDeque<Denial>,
     pub(crate) counters: Counters,
 }
 
@@ -68,8 +69,8 @@ impl Entry {
 /// Runs `$body` with `$qp` and a context that lends the queue pair the rest of the RNIC.
 macro_rules! with_qp {
     ($rnic:ident, $now:expr, $slot:expr, |$entry:ident, $ctx:ident| $body:expr) => {{
-        let Rnic { qps, regions, shared, completions, events, counters, .. } = $rnic;
-        let $ctx = &mut Context { now: $now, regions, shared, completions, events, counters };
+        let Rnic { qps, regions, shared, completions, events, denials, counters, .. } = $rnic;
+        let $ctx = &mut Context { now: $now, regions, shared, completions, events, denials, counters };
         qps.get_mut($slot).map(|$entry| $body)
     }};
 }
@@ -98,6 +99,7 @@ impl Rnic {
             timers: Timers::default(),
             completions: VecDeque::new(),
             events: VecDeque::new(),
+            denials: VecDeque::new(),
             counters: Counters::default(),
         }
     }
@@ -354,6 +356,12 @@ impl Rnic {
     #[inline]
     pub fn poll_event(&mut self) -> Option<AsyncEvent> {
         self.events.pop_front()
+    }
+
+    /// The next access that was refused, for [`Regions::explain`](highwire_verbs::Regions::explain).
+    #[inline]
+    pub fn poll_denial(&mut self) -> Option<Denial> {
+        self.denials.pop_front()
     }
 
     /// Whether a driver that can reach the peer's memory may carry out this request itself, at once.

@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 use irn::Irn;
 use standard::Standard;
 
-pub(crate) use deliver::ended;
+pub(crate) use deliver::{ended, local_denial};
 
 /// The parts of a queue pair for one step: its attributes, its receives, and the RNIC's parts that it may
 /// touch.

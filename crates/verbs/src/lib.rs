@@ -30,8 +30,8 @@ pub use memory::{Gather, Length, LocalMemory, Memory, MemoryLost, Payload, Span,
 pub use modify_error::ModifyError;
 pub use qp_state::{AttrMask, QpState, Transition, check_attributes, transition, transition_table};
 pub use region::{
-    AccessError, LocalKey, MemoryWindow, NULL_ADDR, Pd, Region, RegionAttr, RegionChange, Regions,
-    RegisterError, RemoteKey, WindowBind, WindowKind,
+    AccessError, Denial, DenialCause, LocalKey, MemoryWindow, NULL_ADDR, Pd, Region, RegionAttr,
+    RegionChange, Regions, RegisterError, RemoteKey, WindowBind, WindowKind,
 };
 pub use service::{Mtu, Service};
 pub use spread::{SPREAD_KEY_LEN, Spread, SpreadFields, toeplitz};

@@ -5,8 +5,10 @@
 //!
 //! Invariant: a window is valid only while its region is registered.
 
+mod denial;
 mod windows;
 
+pub use denial::{Denial, DenialCause};
 pub use windows::{MemoryWindow, WindowBind, WindowKind};
 
 use crate::access::Access;

@@ -374,6 +374,9 @@ impl Engine {
         if delivered > 0 || std::mem::take(&mut self.turn.has_refused) {
             self.publish();
         }
+        while let Some(denial) = self.rnic.poll_denial() {
+            crate::events::log(|| self.rnic.regions().explain(&denial));
+        }
         let mut has_settled = false;
         while let Some(event) = self.rnic.poll_event() {
             if let Some(qpn) = event.qpn().filter(|_| !self.on_demand.is_empty()) {

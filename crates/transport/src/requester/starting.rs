@@ -5,8 +5,9 @@ use super::common::{Common, Numbers, packets_of};
 use super::ending::outcome;
 use crate::connection::Connection;
 use crate::context::Context;
+use crate::responder::local_denial;
 use crate::send_queue::Progress;
-use highwire_verbs::{CompletionStatus, Operation, QpState};
+use highwire_verbs::{Access, CompletionStatus, Operation, QpState};
 use highwire_wire::Psn;
 
 /// Whether a request may start now.
@@ -58,7 +59,12 @@ impl Common {
 
     /// Whether a request that was started may still read or write its memory; if not, it has failed.
     #[inline]
-    pub(super) fn is_still_permitted(&mut self, conn: &Connection, ctx: &Context<'_>, index: usize) -> bool {
+    pub(super) fn is_still_permitted(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        index: usize,
+    ) -> bool {
         if self.queue.wqes[index].operation.is_read_or_atomic() {
             return true;
         }
@@ -150,7 +156,7 @@ impl Common {
     pub(super) fn translate(
         &mut self,
         conn: &Connection,
-        ctx: &Context<'_>,
+        ctx: &mut Context<'_>,
         index: usize,
     ) -> Result<(), CompletionStatus> {
         let wqe = &mut self.queue.wqes[index];
@@ -171,10 +177,13 @@ impl Common {
         for sge in wqe.sges.as_mut_slice() {
             // An empty element needs no key: there is nothing to protect.
             if sge.length > 0 {
-                sge.addr = ctx
-                    .regions
-                    .check_local(conn.config.pd, sge.lkey, sge.addr, sge.length, write)
-                    .map_err(|_| CompletionStatus::LocalProtection)?;
+                let pd = conn.config.pd;
+                let addr = ctx.regions.check_local(pd, sge.lkey, sge.addr, sge.length, write);
+                sge.addr = addr.map_err(|error| {
+                    let needed = if write { Access::LOCAL_WRITE } else { Access::NONE };
+                    ctx.deny(local_denial(conn, pd, sge, needed, error));
+                    CompletionStatus::LocalProtection
+                })?;
             }
         }
         wqe.checked = generation;

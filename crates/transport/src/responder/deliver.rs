@@ -7,8 +7,8 @@ use crate::counters::Counter;
 use crate::plan::Plan;
 use crate::receive_queue::ReceiveWqe;
 use highwire_verbs::{
-    Access, AccessError, AsyncEvent, Completion, CompletionFlags, CompletionOp, CompletionStatus, Memory,
-    MemoryLost, Payload, Pd, RemoteKey, Service,
+    Access, AccessError, AsyncEvent, Completion, CompletionFlags, CompletionOp, CompletionStatus, Denial,
+    DenialCause, Memory, MemoryLost, Payload, Pd, RemoteKey, Service, Sge,
 };
 use highwire_wire::{AtomicEth, NakCode, Qpn, Syndrome};
 
@@ -168,8 +168,13 @@ impl Turn<'_, '_> {
         needed: Access,
     ) -> Result<u64, Refusal> {
         let Turn { conn, ctx, .. } = self;
+        let denial = |cause| {
+            let (qpn, key) = (conn.qpn, rkey.0);
+            Denial { qpn, is_remote: true, pd, key, va, length, needed, cause }
+        };
         if !conn.access.contains(needed) {
             ctx.counters.count(Counter::RefusedRequest);
+            ctx.deny(denial(DenialCause::QueuePair));
             return Err(Refusal::Nak(NakCode::InvalidRequest));
         }
         if length == 0 {
@@ -180,6 +185,7 @@ impl Turn<'_, '_> {
                 ctx.counters.count(Counter::DroppedWrongKey);
             }
             ctx.counters.count(Counter::RefusedAccess);
+            ctx.deny(denial(DenialCause::Key(error)));
             Refusal::Nak(NakCode::RemoteAccess)
         })
     }
@@ -193,12 +199,12 @@ impl Turn<'_, '_> {
     ) -> Result<u64, Refusal> {
         let addr = match atomic.va.is_multiple_of(8) {
             true => self.check_access(RemoteKey(atomic.rkey), atomic.va, 8, Access::REMOTE_ATOMIC)?,
-            false => return Err(self.refuse_request()),
+            false => return Err(self.refuse_misaligned(&atomic)),
         };
         if !addr.is_multiple_of(8) {
             // An atomic must be aligned in the driver's memory: a region's first address says nothing about
             // where the region lies.
-            return Err(self.refuse_request());
+            return Err(self.refuse_misaligned(&atomic));
         }
         let was = if is_swap {
             memory.compare_swap(addr, atomic.compare, atomic.swap_or_add)
@@ -206,6 +212,15 @@ impl Turn<'_, '_> {
             memory.fetch_add(addr, atomic.swap_or_add)
         };
         was.map_err(lost)
+    }
+
+    /// An atomic's address is not a multiple of eight.
+    pub(super) fn refuse_misaligned(&mut self, atomic: &AtomicEth) -> Refusal {
+        let (qpn, pd) = (self.conn.qpn, self.conn.config.pd);
+        let (key, va, length, needed) = (atomic.rkey, atomic.va, 8, Access::REMOTE_ATOMIC);
+        let cause = DenialCause::Misaligned;
+        self.ctx.deny(Denial { qpn, is_remote: true, pd, key, va, length, needed, cause });
+        self.refuse_request()
     }
 
     /// The peer's request is one that no requester may make.
@@ -216,20 +231,36 @@ impl Turn<'_, '_> {
 }
 
 /// Turns a receive's local keys into addresses, once; later calls only check that the keys still live.
-fn check_receive(conn: &Connection, ctx: &Context<'_>, wqe: &mut ReceiveWqe) -> Result<(), Refusal> {
+fn check_receive(conn: &Connection, ctx: &mut Context<'_>, wqe: &mut ReceiveWqe) -> Result<(), Refusal> {
     let is_first = wqe.checked == 0;
     let pd = conn.config.srq.and_then(|srq| ctx.shared.get(srq.0)).map_or(conn.config.pd, |q| q.pd());
     // An empty element needs no key: there is nothing to protect.
     for sge in wqe.sges.as_mut_slice().iter_mut().filter(|sge| sge.length > 0) {
         if is_first {
             let addr = ctx.regions.check_local(pd, sge.lkey, sge.addr, sge.length, true);
-            sge.addr = addr.map_err(|_| Refusal::BadReceive)?;
+            sge.addr = addr.map_err(|error| {
+                ctx.deny(local_denial(conn, pd, sge, Access::LOCAL_WRITE, error));
+                Refusal::BadReceive
+            })?;
         } else if ctx.regions.region(sge.lkey).is_none() {
             return Err(Refusal::BadReceive);
         }
     }
     wqe.checked = ctx.regions.generation();
     Ok(())
+}
+
+/// A local access that was refused.
+#[cold]
+pub(crate) fn local_denial(
+    conn: &Connection,
+    pd: Pd,
+    sge: &Sge,
+    needed: Access,
+    error: AccessError,
+) -> Denial {
+    let (qpn, key, va, length) = (conn.qpn, sge.lkey.0, sge.addr, sge.length);
+    Denial { qpn, is_remote: false, pd, key, va, length, needed, cause: DenialCause::Key(error) }
 }
 
 /// A completion of a receive with nothing in it yet.

@@ -210,7 +210,10 @@ impl Irn {
         is_swap: bool,
         atomic: AtomicEth,
     ) -> Result<Taken, Refusal> {
-        if !atomic.va.is_multiple_of(8) || !self.has_read_place(turn.conn) {
+        if !atomic.va.is_multiple_of(8) {
+            return Err(turn.refuse_misaligned(&atomic));
+        }
+        if !self.has_read_place(turn.conn) {
             return Err(turn.refuse_request());
         }
         turn.check_access(RemoteKey(atomic.rkey), atomic.va, 8, Access::REMOTE_ATOMIC)?;
