@@ -20,6 +20,7 @@ use crate::abi::{
     ibv_event_type, ibv_qp,
 };
 use crate::boundary::{c_api, c_waits, input, minus_one};
+use crate::refusal::refused;
 
 /// Code of the packet rate in a REQ: 10 Gb/s. A software RNIC has no fixed rate, and no peer uses the field.
 const PACKET_RATE: u8 = 3;
@@ -43,7 +44,10 @@ impl Parameters {
         // SAFETY: the caller's promise.
         let private_data = unsafe { bytes(c.private_data, c.private_data_len) }?;
         if private_data.len() > room {
-            return Err(libc::EINVAL);
+            let asked = private_data.len();
+            return Err(refused(libc::EINVAL, || {
+                format!("private_data_len is {asked}; at most {room} fit here")
+            }));
         }
         Ok(Parameters { c: Some(c), private_data: private_data.to_vec() })
     }
@@ -76,8 +80,13 @@ fn padded<const N: usize>(parts: &[&[u8]]) -> Result<[u8; N], c_int> {
 
 fn errno(error: CallError) -> c_int {
     match error {
-        CallError::UnknownId | CallError::WrongState | CallError::TooLong => libc::EINVAL,
-        CallError::ServiceInUse => libc::EADDRINUSE,
+        CallError::UnknownId | CallError::WrongState => refused(libc::EINVAL, || {
+            "the connection is not in the state for this: it has ended, or was answered already".to_string()
+        }),
+        CallError::TooLong => refused(libc::EINVAL, || "the private data is too long".to_string()),
+        CallError::ServiceInUse => {
+            refused(libc::EADDRINUSE, || "another listener has this service".to_string())
+        }
     }
 }
 
@@ -128,7 +137,10 @@ fn connect(hub: &Hub, c: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resu
         let mut world = hub.lock();
         let id = world.id(c)?;
         if id.phase != Phase::RouteResolved {
-            return Err(libc::EINVAL);
+            let reason = || {
+                "rdma_resolve_addr and rdma_resolve_route come first, each with its event; once only".into()
+            };
+            return Err(refused(libc::EINVAL, reason));
         }
         id.is_datagram()
     };
@@ -217,7 +229,11 @@ fn accept(hub: &Hub, c: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resul
         let mut world = hub.lock();
         let id = world.id(c)?;
         if id.phase != Phase::Requested {
-            return Err(libc::EINVAL);
+            let reason = || {
+                "only the id of a RDMA_CM_EVENT_CONNECT_REQUEST is accepted, once; the listener's own is not"
+                    .into()
+            };
+            return Err(refused(libc::EINVAL, reason));
         }
         (id.comm.ok_or(libc::EINVAL)?, id.is_datagram())
     };
@@ -333,7 +349,9 @@ fn disconnect(hub: &Hub, c: *mut rdma_cm_id) -> Result<bool, c_int> {
         let id = world.id(c)?;
         if id.is_datagram() || !matches!(id.phase, Phase::Connected | Phase::Disconnected | Phase::Connecting)
         {
-            return Err(libc::EINVAL);
+            let reason =
+                || "the identifier is not connected, or a datagram's, which has no connection".to_string();
+            return Err(refused(libc::EINVAL, reason));
         }
         id.comm
     };

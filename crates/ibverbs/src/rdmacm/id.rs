@@ -21,6 +21,7 @@ use super::multicast::Membership;
 use crate::abi::{IBV_QPT_RC, IBV_QPT_UD, IBV_QPT_XRC_RECV, ibv_ece, ibv_qp_type, ibv_sa_path_rec};
 use crate::boundary::{c_api, c_waits, minus_one};
 use crate::cancel;
+use crate::refusal::refused;
 
 /// Where an identifier stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,7 +155,9 @@ fn type_of(port_space: rdma_port_space) -> Result<ibv_qp_type, c_int> {
     match port_space {
         RDMA_PS_TCP | RDMA_PS_IB => Ok(IBV_QPT_RC),
         RDMA_PS_UDP | RDMA_PS_IPOIB => Ok(IBV_QPT_UD),
-        _ => Err(libc::EINVAL),
+        _ => Err(refused(libc::EINVAL, || {
+            format!("ps is {port_space:#x}; it is RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IB or RDMA_PS_IPOIB")
+        })),
     }
 }
 
@@ -175,7 +178,9 @@ pub(super) fn create_on(
     let is_synchronous = channel.is_null();
     let channel = if is_synchronous { Channel::create(&mut world)? } else { channel as usize };
     if !world.channels.contains_key(&channel) {
-        return Err(libc::EINVAL);
+        return Err(refused(libc::EINVAL, || {
+            "the event channel is none of this library, or was destroyed".to_string()
+        }));
     }
     let c = create(&mut world, channel, context, port_space, qp_type);
     world.id(c)?.is_synchronous = is_synchronous;

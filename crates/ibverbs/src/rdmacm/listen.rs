@@ -11,6 +11,7 @@ use super::hub::{Hub, World, hub};
 use super::id::Phase;
 use super::resolve;
 use crate::boundary::{c_api, minus_one};
+use crate::refusal::refused;
 
 /// The identifier that a request for `service` is for: one with the very address before one without any, and among these
 /// one of the request's family.
@@ -38,7 +39,9 @@ fn listen(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     }
     let id = world.id(c)?;
     if id.phase != Phase::Bound {
-        return Err(libc::EINVAL);
+        return Err(refused(libc::EINVAL, || {
+            "the identifier is not bound, listens already, or is a connection's".to_string()
+        }));
     }
     let service = resolve::service_of(id, id.source.map_or(0, |source| source.port()));
     // The wildcards of the two families count as two addresses: whether both may listen was decided when they
@@ -49,7 +52,9 @@ fn listen(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
         .iter()
         .any(|other| world.ids.get(other).and_then(|id| id.source).map(|source| source.ip()) == address)
     {
-        return Err(libc::EADDRINUSE);
+        return Err(refused(libc::EADDRINUSE, || {
+            "another identifier of this process listens there".to_string()
+        }));
     }
     if listeners.is_empty() {
         hub.gsi.listen(service)?;

@@ -9,17 +9,23 @@ use super::hub::{Hub, hub};
 use super::{attributes, connect, verbs};
 use crate::abi::*;
 use crate::boundary::{c_api, minus_one};
+use crate::refusal::refused;
 
 /// The protection domain that the application brought, or the identifier's.
 fn domain(hub: &Hub, c: &rdma_cm_id, brought: *mut ibv_pd) -> Result<*mut ibv_pd, c_int> {
     if c.verbs.is_null() {
-        return Err(libc::EINVAL);
+        let reason = || {
+            "the identifier has no device yet: rdma_resolve_addr or rdma_bind_addr comes first".to_string()
+        };
+        return Err(refused(libc::EINVAL, reason));
     }
     if brought.is_null() {
         return if c.pd.is_null() { hub.default_pd() } else { Ok(c.pd) };
     }
     // SAFETY: the application's protection domain is alive.
-    if unsafe { (*brought).context } != c.verbs { Err(libc::EINVAL) } else { Ok(brought) }
+    let is_of_device = unsafe { (*brought).context } == c.verbs;
+    let reason = || "the protection domain belongs to another ibv_context than id->verbs".to_string();
+    if is_of_device { Ok(brought) } else { Err(refused(libc::EINVAL, reason)) }
 }
 
 /// A completion queue with a channel of its own; its context is the identifier, which inline functions of the header rely on.
@@ -98,7 +104,7 @@ pub(super) fn create(hub: &Hub, c: *mut rdma_cm_id, recipe: Recipe<'_>) -> Resul
     // SAFETY: the identifier was looked up, and this call is the application's on it.
     let id = unsafe { &mut *c };
     if !id.qp.is_null() {
-        return Err(libc::EINVAL);
+        return Err(refused(libc::EINVAL, || "the identifier has a queue pair already".to_string()));
     }
     let made = match recipe {
         Recipe::Classic(pd, attributes) => classic(hub, c, qp_type, pd, attributes),
@@ -117,6 +123,15 @@ pub(super) fn create(hub: &Hub, c: *mut rdma_cm_id, recipe: Recipe<'_>) -> Resul
     Ok(())
 }
 
+/// EINVAL, and its reason.
+fn other_type(implied: ibv_qp_type, asked: ibv_qp_type) -> c_int {
+    refused(libc::EINVAL, || {
+        format!(
+            "qp_type is {asked}, and the identifier's port space implies {implied} (RDMA_PS_TCP RC, RDMA_PS_UDP UD)"
+        )
+    })
+}
+
 fn classic(
     hub: &Hub,
     c: *mut rdma_cm_id,
@@ -127,7 +142,7 @@ fn classic(
     // SAFETY: as in `create`.
     let (pd, srq) = unsafe { (domain(hub, &*c, pd)?, (*c).srq) };
     if qp_type != attributes.qp_type {
-        return Err(libc::EINVAL);
+        return Err(other_type(qp_type, attributes.qp_type));
     }
     completion_queues(c, (&mut attributes.send_cq, &mut attributes.recv_cq), &attributes.cap)?;
     if attributes.srq.is_null() {
@@ -144,7 +159,7 @@ fn extended(
     attributes: &mut ibv_qp_init_attr_ex,
 ) -> Result<(*mut ibv_qp, *mut ibv_pd), c_int> {
     if qp_type != attributes.qp_type {
-        return Err(libc::EINVAL);
+        return Err(other_type(qp_type, attributes.qp_type));
     }
     let brought = if attributes.comp_mask & IBV_QP_INIT_ATTR_PD != 0 { attributes.pd } else { null_mut() };
     // SAFETY: as in `create`.

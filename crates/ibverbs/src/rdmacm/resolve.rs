@@ -14,6 +14,7 @@ use super::hub::{Hub, World, hub};
 use super::id::{Id, Phase};
 use crate::abi::{ibv_gid, ibv_sa_path_rec};
 use crate::boundary::{c_api, c_waits, minus_one};
+use crate::refusal::refused;
 
 /// Shows C the addresses of an identifier, its device, and the path to its peer.
 pub(super) fn show_route(hub: &Hub, id: &mut Id) {
@@ -85,11 +86,14 @@ pub(super) fn bind(
 ) -> Result<(), c_int> {
     let id = world.id(c)?;
     if id.phase != Phase::Idle {
-        return Err(libc::EINVAL);
+        return Err(refused(libc::EINVAL, || "the identifier has an address already".to_string()));
     }
     let ip = plain(address.ip());
     if !ip.is_unspecified() && ip != hub.gid.to_ip() && !is_local(ip) {
-        return Err(libc::ENODEV);
+        let own = hub.gid.to_ip();
+        return Err(refused(libc::ENODEV, || {
+            format!("{ip} is no address of this machine, nor the device's, {own}")
+        }));
     }
     let space = id.port_space as u16;
     let wanted = Claim { ip, is_reusable: id.is_reusable, family: only_family(id, address) };
@@ -150,7 +154,12 @@ fn reserve(
         let mut others = holders.iter().filter_map(|holder| world.ids.get(holder));
         let is_refused = others.any(|other| wanted.excludes(other));
         if is_refused {
-            return Err(libc::EADDRINUSE);
+            let reason = || {
+                format!(
+                    "another identifier of this process has port {port}: destroy it, or rdma_set_option(RDMA_OPTION_ID_REUSEADDR)"
+                )
+            };
+            return Err(refused(libc::EADDRINUSE, reason));
         }
     }
     let port = match world.ports.get(&(space, port)) {
@@ -189,7 +198,9 @@ fn resolve(
     let mut world = hub.lock();
     let id = world.id(c)?;
     if !matches!(id.phase, Phase::Idle | Phase::Bound) {
-        return Err(libc::EINVAL);
+        return Err(refused(libc::EINVAL, || {
+            "the identifier's address was resolved already, or it listens".to_string()
+        }));
     }
     let group = address::multicast_gid(destination.ip());
     let peer = match group {
@@ -203,7 +214,9 @@ fn resolve(
         };
         let source = source.unwrap_or_else(|| any(destination.ip()));
         if source.is_ipv4() != destination.is_ipv4() {
-            return Err(libc::EINVAL);
+            return Err(refused(libc::EINVAL, || {
+                "source and destination are of different address families".to_string()
+            }));
         }
         bind(hub, &mut world, c, source)?;
     }
@@ -257,7 +270,7 @@ fn begin_route(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     let mut world = hub.lock();
     let id = world.id(c)?;
     if id.phase != Phase::AddressResolved {
-        return Err(libc::EINVAL);
+        return Err(refused(libc::EINVAL, || "rdma_resolve_addr and its event come first".to_string()));
     }
     id.phase = Phase::RouteResolved;
     show_route(hub, id);

@@ -3,8 +3,10 @@
  * The program reads its own stderr: each case says which words it expects of what was printed since the case before.
  */
 #include "rig.h"
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <rdma/rdma_cma.h>
 #include <sys/stat.h>
 
 static int saved_stderr, captured;
@@ -335,6 +337,44 @@ static void unacknowledged(void)
     CHECK_EQUAL(ibv_destroy_comp_channel(channel), 0);
 }
 
+/* Calls of rdma_cm in the wrong order, with the wrong objects. */
+static void connection_manager(void)
+{
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct rdma_cm_id *id, *other;
+    CHECK(channel);
+    printed();
+    CHECK_EQUAL(rdma_create_id(channel, &id, NULL, 77), -1);
+    expect("a port space that is not there", "rdma_create_id", "EINVAL", "ps is 0x4d");
+    CHECK_EQUAL(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), 0);
+    CHECK_EQUAL(rdma_create_id(channel, &other, NULL, RDMA_PS_TCP), 0);
+    struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC,
+        .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
+    CHECK_EQUAL(rdma_create_qp(id, NULL, &attr), -1);
+    expect("a queue pair before an address", "rdma_create_qp", "EINVAL", "rdma_resolve_addr or rdma_bind_addr comes first");
+    CHECK_EQUAL(rdma_resolve_route(id, 100), -1);
+    expect("a route before an address", "rdma_resolve_route", "EINVAL", "rdma_resolve_addr");
+    CHECK_EQUAL(rdma_connect(id, NULL), -1);
+    expect("a connection before a route", "rdma_connect", "EINVAL", "rdma_resolve_route come first");
+    CHECK_EQUAL(rdma_accept(id, NULL), -1);
+    expect("an answer without a request", "rdma_accept", "EINVAL", "RDMA_CM_EVENT_CONNECT_REQUEST");
+    CHECK_EQUAL(rdma_disconnect(id), -1);
+    expect("an end without a connection", "rdma_disconnect", "EINVAL", "not connected");
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    inet_pton(AF_INET, "198.51.100.9", &address.sin_addr);
+    CHECK_EQUAL(rdma_bind_addr(id, (struct sockaddr *)&address), -1);
+    expect("an address of another machine", "rdma_bind_addr", "ENODEV", "198.51.100.9 is no address of this machine");
+    address.sin_addr.s_addr = 0;
+    CHECK_EQUAL(rdma_bind_addr(id, (struct sockaddr *)&address), 0);
+    CHECK_EQUAL(rdma_listen(id, 1), 0);
+    address.sin_port = rdma_get_src_port(id);
+    CHECK_EQUAL(rdma_bind_addr(other, (struct sockaddr *)&address), -1);
+    expect("a port that is taken", "rdma_bind_addr", "EADDRINUSE", "has port");
+    CHECK_EQUAL(rdma_destroy_id(id), 0);
+    CHECK_EQUAL(rdma_destroy_id(other), 0);
+    rdma_destroy_event_channel(channel);
+}
+
 int main(void)
 {
     CHECK(setenv("HIGHWIRE_LOG", "1", 1) == 0);
@@ -349,6 +389,7 @@ int main(void)
     failed_requests();
     unanswered();
     unacknowledged();
+    connection_manager();
     printf("%d mistakes were explained\n", cases);
     return 0;
 }
