@@ -107,7 +107,12 @@ impl Stream {
     fn on_message(&mut self, message: Message) {
         let Some(pipe) = &mut self.pipe else { return };
         match message {
-            Message::Data(bytes) => pipe.arrived.push_back(bytes),
+            // Its bytes lie in the buffer only if the peer keeps to what it was given.
+            Message::Data(bytes) if pipe.has_room_for(bytes) => {
+                pipe.arrived.push_back(bytes);
+                pipe.unread += bytes as usize;
+            }
+            Message::Data(_) => self.break_off(State::Failed(libc::ECONNRESET)),
             Message::Credits(number) => pipe.sent_max = number,
             Message::Disconnect => self.break_off(State::Ended),
             Message::Shutdown => {
@@ -134,6 +139,8 @@ impl Stream {
             && pipe.sent != pipe.sent_max
             && pipe.send_free >= pipe.send.len().min(2048)
             && Stream::next_target(pipe).length > 0
+            // What the peer is sent now may tell it that memory is mapped.
+            && self.mapped.iter().all(|mapped| mapped.unannounced().is_none())
     }
 
     /// Whether there is something that can be read.
@@ -166,8 +173,9 @@ impl Stream {
         pipe.send_at = (pipe.send_at + used) % pipe.send.len();
         pipe.wqes_free -= 1;
         pipe.sent = pipe.sent.wrapping_add(1);
-        let left =
-            Target { addr: target.addr + length as u64, length: target.length - length as u32, ..target };
+        // The peer wrote the address, which may be any.
+        let addr = target.addr.wrapping_add(length as u64);
+        let left = Target { addr, length: target.length - length as u32, ..target };
         pipe.table.write(pipe.target * size_of::<Target>(), left);
         if left.length == 0 {
             pipe.target = (pipe.target + 1) % TARGETS;
@@ -218,7 +226,7 @@ impl Stream {
                 *front = left as u32;
             }
             pipe.consumed = pipe.consumed.wrapping_add(messages as u16);
-            (pipe.receive_at, pipe.taken) = (at, pipe.taken + done);
+            (pipe.receive_at, pipe.taken, pipe.unread) = (at, pipe.taken + done, pipe.unread - done);
         }
         done
     }
@@ -257,7 +265,7 @@ impl Stream {
             }
             pipe.taken -= half;
             pipe.grant_at = (pipe.grant_at + half) % pipe.receive.len();
-            let to = pipe.peer.table.addr + (pipe.table_entry * size_of::<Target>()) as u64;
+            let to = pipe.peer.table.addr.wrapping_add((pipe.table_entry * size_of::<Target>()) as u64);
             let key = pipe.peer.table.key;
             pipe.table_entry = (pipe.table_entry + 1) % pipe.peer.table.length.max(1) as usize;
             let addr = (&raw const target) as u64;
@@ -280,7 +288,7 @@ impl Stream {
         }
         pipe.control_free -= 1;
         let at = pipe.peer.table.length as usize * size_of::<Target>() + index * size_of::<IoMap>();
-        let (to, key) = (pipe.peer.table.addr + at as u64, pipe.peer.table.key);
+        let (to, key) = (pipe.peer.table.addr.wrapping_add(at as u64), pipe.peer.table.key);
         let addr = std::ptr::from_ref(entry) as u64;
         let mut sge = [ibv_sge { addr, length: size_of::<IoMap>() as u32, lkey: 0 }];
         self.post_write(KIND_CONTROL, &mut sge, (to, key), Some(Message::IoMap), true).is_ok()
@@ -294,7 +302,8 @@ impl Stream {
             let entry: IoMap = pipe.table.read(at);
             let within = offset.checked_sub(entry.offset)?;
             let length = u64::from(entry.target.length).checked_sub(within).filter(|&left| left > 0)?;
-            Some(Target { addr: entry.target.addr + within, key: entry.target.key, length: length as u32 })
+            let addr = entry.target.addr.wrapping_add(within);
+            Some(Target { addr, key: entry.target.key, length: length as u32 })
         })
     }
 
@@ -324,6 +333,13 @@ impl Stream {
 }
 
 impl Pipe {
+    /// Whether a message of so many bytes can be one that this end has given the peer room for. A peer that breaks its word would
+    /// have bytes read that are not in the buffer, or fill the list of messages.
+    fn has_room_for(&self, bytes: u32) -> bool {
+        let is_short = (1..=self.receive.len() - self.unread).contains(&(bytes as usize));
+        is_short && self.arrived.len() < self.receive_size as usize
+    }
+
     /// Where the next `length` bytes of the send buffer lie: one piece, or two round its end.
     fn sges(&self, length: usize) -> ([ibv_sge; 2], usize, usize) {
         let first = length.min(self.send.len() - self.send_at);

@@ -65,6 +65,8 @@ pub(super) struct Pipe {
     pub(super) peer: Hello,
     // The receiving side.
     pub(super) arrived: VecDeque<u32>,
+    /// The bytes of all of them.
+    pub(super) unread: usize,
     pub(super) receive_at: usize,
     /// Where the next half that is given to the peer begins, and how many bytes have been taken and not given again.
     pub(super) grant_at: usize,
@@ -273,6 +275,7 @@ impl Stream {
             target: 0,
             peer: hello,
             arrived: VecDeque::new(),
+            unread: 0,
             receive_at: 0,
             grant_at: half,
             // The second half can be given at once.
