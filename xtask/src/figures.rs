@@ -1,33 +1,40 @@
 //! `cargo xtask figures`: every figure of the IRN paper on the simulator, and its verdict.
 //!
-//! One run of the program plays all of its plans, so that runs that figures share are played once. The table
-//! is made from the files that the program leaves.
-//!
-//! At the paper's scale that takes hours, so an interrupted run can be continued: runs are kept in
-//! `target/figures-full/COMMIT`, beside a copy of the program that played them, which later builds do not
-//! disturb.
+//! The program plays all plans together, so that runs that figures share are played once: first one seed of
+//! everything, then the second, and so on. Every finished run is kept in a folder for the commit, beside a copy of the
+//! program that played it, which later builds do not disturb. So a campaign may be stopped at any moment, and the tables
+//! are made of what there is.
+
+mod choices;
+mod results;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 
 use crate::bench::machine;
 use crate::measure::Program;
 use crate::measurements;
 use crate::shell::{Line, target_dir};
-use crate::table::Table;
+use choices::choices;
+use results::Results;
 
 /// Options of `cargo xtask figures`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  cargo xtask figures                           the small scale: under ten minutes on two cores
+  cargo xtask figures                           the small scale with ten seeds: hours on two cores
+  cargo xtask figures --seeds 2                 a first look; the same command with more seeds adds those
   cargo xtask figures --only fig01 --only fig09
-  cargo xtask figures --full                    the paper's scale: hours; the same again goes on where it was
-  cargo xtask figures --full --program 1a2b3c4  with the program of that commit, whose runs are kept
+  cargo xtask figures --full                    the paper's scale: days on two cores
+  cargo xtask figures --program 1a2b3c4         go on with the program of that commit, whose runs are kept
+  cargo xtask figures --full --shard 3/16       a part, on one of several machines or beside other parts
   cargo xtask figures --full --table            play nothing: what has been played, what has not
-  cargo xtask figures --write-docs              and put the table into docs/measurements/irn.md")]
+  cargo xtask figures --table --write-docs      and put the tables into docs/measurements/irn.md
+
+A campaign that was stopped goes on where it was: finished runs are kept in target/figures/COMMIT and
+target/figures-full/COMMIT, with the program. Parts may share such a folder, or copies of it: afterwards, join the
+files of their folders `.runs` and ask for the table.")]
 pub(crate) struct Args {
     /// Only this plan, by its name in `highwire sim list`; may be given several times, and they are played in this order.
     #[arg(long, value_name = "PLAN")]
@@ -36,18 +43,21 @@ pub(crate) struct Args {
     #[arg(long)]
     full: bool,
     /// Play each combination so often, instead of what the plan says. An interval of confidence needs several.
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     seeds: u32,
+    /// Play only the i-th of n parts.
+    #[arg(long, value_name = "i/n", conflicts_with = "write_docs")]
+    shard: Option<String>,
     /// Runs at once; as many as there are cores if not given.
     #[arg(long)]
     threads: Option<usize>,
     /// Go on with the program of an earlier commit, which was copied when its runs began, instead of building.
-    #[arg(long, value_name = "COMMIT", requires = "full")]
+    #[arg(long, value_name = "COMMIT")]
     program: Option<String>,
     /// Play nothing, show what has been played.
     #[arg(long)]
     table: bool,
-    /// Rewrite the table of docs/measurements/irn.md.
+    /// Rewrite the tables of docs/measurements/irn.md.
     #[arg(long)]
     write_docs: bool,
 }
@@ -71,19 +81,29 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let has_worked = args.table || studio.play(args, &wanted)?;
     // The page shows all plans, whichever this call played.
     let shown = if args.write_docs || args.table { all } else { wanted };
+    studio.collect(args, &shown)?;
     let result = Results::read(&studio.folder, &shown)?;
     println!("\n{}", result.table.to_text());
+    for plan in OPEN.iter().filter(|plan| shown.iter().any(|name| name == *plan)) {
+        if let Some(table) = choices(&studio.folder, plan)? {
+            println!("{plan}:\n{}", table.to_text());
+        }
+    }
     println!("{}; a page per plan: {}", result.summary(), studio.folder.join("*/report.html").display());
     if args.write_docs {
-        write_docs(&result, &studio.commit, args.full)?;
+        write_docs(&result, &studio, args.full)?;
     }
     Ok(if has_worked { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The plans whose points are shown one by one.
+const OPEN: [&str; 2] = ["partial-acks", "open-choices"];
+
 impl Studio {
     fn open(args: &Args) -> Result<Self> {
+        let group = target_dir().join(if args.full { "figures-full" } else { "figures" });
         if let Some(commit) = &args.program {
-            let folder = target_dir().join("figures-full").join(commit);
+            let folder = group.join(commit);
             let path = folder.join("highwire");
             if !path.is_file() {
                 bail!("no runs were begun with the program of {commit}: there is no {}", path.display());
@@ -93,10 +113,7 @@ impl Studio {
         println!("building the program (release) …");
         let built = Program::build()?;
         let commit = commit()?;
-        if !args.full {
-            return Ok(Self { program: built, commit, folder: target_dir().join("figures") });
-        }
-        let folder = target_dir().join("figures-full").join(&commit);
+        let folder = group.join(&commit);
         std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         // The laboratory plays the runs, and is looked for beside the program.
         for name in ["highwire-lab", "highwire"] {
@@ -111,16 +128,38 @@ impl Studio {
         Ok(Self { program: Program::at(folder.join("highwire")), commit, folder })
     }
 
+    fn line(&self, args: &Args, seeds: u32) -> Line {
+        let line = self.program.line("sim run --quiet --out").arg(&self.folder);
+        let line = line.arg("--seeds").arg(seeds.to_string());
+        if args.full { line.arg("--full") } else { line }
+    }
+
+    /// Plays seed after seed, so that a campaign that is stopped has about equally many of each plan.
     fn play(&self, args: &Args, plans: &[String]) -> Result<bool> {
-        let mut line = self.program.line("sim run --quiet").arg("--out").arg(&self.folder);
-        if args.full {
-            line = line.words("--full --resume");
+        let mut has_worked = true;
+        for seeds in 1..=args.seeds {
+            println!("seed {seeds} of {} …", args.seeds);
+            let mut line = self.line(args, seeds).arg("--resume");
+            if let Some(shard) = &args.shard {
+                line = line.arg("--shard").arg(shard);
+            }
+            if let Some(threads) = args.threads {
+                line = line.arg("--threads").arg(threads.to_string());
+            }
+            // A run that fails keeps no other seed from being played.
+            has_worked &= plans.iter().fold(line, |line, plan| line.arg(plan)).run()?;
         }
-        line = line.arg("--seeds").arg(args.seeds.to_string());
-        if let Some(threads) = args.threads {
-            line = line.arg("--threads").arg(threads.to_string());
+        Ok(has_worked)
+    }
+
+    /// Writes each plan's results from the runs that are kept, whichever call has played them.
+    fn collect(&self, args: &Args, plans: &[String]) -> Result<()> {
+        let line = self.line(args, args.seeds).arg("--kept");
+        let output = plans.iter().fold(line, |line, plan| line.arg(plan)).capture()?;
+        if !output.success {
+            bail!("{}", output.stderr.trim().trim_start_matches("error: "));
         }
-        plans.iter().fold(line, |line, plan| line.arg(plan)).run()
+        Ok(())
     }
 }
 
@@ -143,115 +182,20 @@ fn all_plans(program: &Program) -> Result<Vec<String>> {
     Ok(plans.iter().filter_map(|plan| Some(plan["name"].as_str()?.to_string())).collect())
 }
 
-/// The verdicts of all plans.
-struct Results {
-    /// Figure, claim, paper, here with its interval, inside or not.
-    table: Table,
-    inside: usize,
-    outside: usize,
-    all: usize,
-    not_run: Vec<String>,
-    /// Fewest and most of a plan.
-    seeds: (u64, u64),
-}
-
-impl Results {
-    fn read(folder: &Path, plans: &[String]) -> Result<Self> {
-        let columns = ["figure · claim", "measure", "paper", "here", "inside the band?"];
-        let mut results = Self {
-            table: Table::new(&columns),
-            inside: 0,
-            outside: 0,
-            all: 0,
-            not_run: Vec::new(),
-            seeds: (u64::MAX, 0),
-        };
-        for plan in plans {
-            let path = folder.join(plan).join("result.json");
-            let Ok(text) = std::fs::read_to_string(&path) else {
-                results.table.row([plan, "", "", "not run", "–"].map(String::from));
-                results.not_run.push(plan.clone());
-                continue;
-            };
-            let document: Value = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
-            results.add(&document)?;
-        }
-        if results.all == 0 {
-            bail!("there is no result in {}", folder.display());
-        }
-        Ok(results)
-    }
-
-    fn add(&mut self, document: &Value) -> Result<()> {
-        let seeds = document["seeds"].as_u64().context("a result says how many seeds")?;
-        self.seeds = (self.seeds.0.min(seeds), self.seeds.1.max(seeds));
-        for verdict in document["verdicts"].as_array().context("a result has verdicts")? {
-            let text = |name: &str| verdict[name].as_str().unwrap_or_default().to_string();
-            let figure = document["figure"].as_str().unwrap_or_default().trim_start_matches("IRN ");
-            let standing = text("standing");
-            self.all += 1;
-            self.inside += usize::from(standing == "inside");
-            self.outside += usize::from(standing == "outside");
-            let claim = format!("{figure} · {}", text("claim"));
-            let here = text("shown") + &text("interval");
-            self.table.row([claim, text("measure"), text("paper"), here, standing]);
-        }
-        Ok(())
-    }
-
-    fn summary(&self) -> String {
-        let seeds = match self.seeds {
-            (low, high) if low == high => low.to_string(),
-            (low, high) => format!("{low} to {high}"),
-        };
-        let undecided = self.all - self.inside - self.outside;
-        let mut text = format!(
-            "{} of {} inside the paper's band, {} outside, {undecided} undecided, {seeds} seeds each",
-            self.inside, self.all, self.outside
-        );
-        if !self.not_run.is_empty() {
-            text += &format!("; not run: {}", self.not_run.join(", "));
-        }
-        text
-    }
-}
-
-fn write_docs(results: &Results, commit: &str, is_full: bool) -> Result<()> {
+fn write_docs(results: &Results, studio: &Studio, is_full: bool) -> Result<()> {
     let scale = if is_full { "the paper's scale" } else { "the small scale" };
-    let text = format!(
-        "{}, at {scale}, by the program of commit {commit}, on {}.\n\n{}",
-        results.summary(),
-        machine()?.trim(),
-        results.table.to_folded_markdown("Every figure")
-    );
-    if is_full { measurements::FIGURES_AT_FULL_SCALE } else { measurements::FIGURES }.write(&text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_summary_counts_what_is_undecided() {
-        let mut results = Results {
-            table: Table::new(&["figure · claim", "measure", "paper", "here", "inside the band?"]),
-            inside: 0,
-            outside: 0,
-            all: 0,
-            not_run: vec!["fig02".into()],
-            seeds: (u64::MAX, 0),
-        };
-        let verdict = |standing: &str| {
-            serde_json::json!({ "claim": "c", "measure": "m", "paper": "1 to 2", "shown": "1.5×",
-                "interval": " (1.40× to 1.60×)", "standing": standing })
-        };
-        let verdicts = ["inside", "undecided", "outside", "inside", "undecided"].map(verdict);
-        let document = serde_json::json!({ "figure": "IRN Figure 1", "seeds": 10, "verdicts": verdicts });
-        results.add(&document).expect("it is a result");
-        let expected =
-            "2 of 5 inside the paper's band, 1 outside, 2 undecided, 10 seeds each; not run: fig02";
-        assert_eq!(results.summary(), expected);
-        let text = results.table.to_markdown();
-        assert!(text.contains("1.5× (1.40× to 1.60×)") && text.contains("undecided"), "{text}");
+    let by = format!("at {scale}, by the program of commit {}, on {}.", studio.commit, machine()?.trim());
+    let text = format!("{}, {by}\n\n{}", results.summary(), results.table.to_folded_markdown("Every figure"));
+    if is_full { measurements::FIGURES_AT_FULL_SCALE } else { measurements::FIGURES }.write(&text)?;
+    if is_full {
+        return Ok(());
     }
+    for (plan, section) in OPEN.iter().zip([measurements::PARTIAL_ACKS, measurements::OPEN_CHOICES]) {
+        if let Some(table) = choices(&studio.folder, plan)? {
+            let text =
+                format!("The plan `{plan}`, {by}\n\n{}", table.to_folded_markdown("Every combination"));
+            section.write(&text)?;
+        }
+    }
+    Ok(())
 }

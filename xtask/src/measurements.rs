@@ -65,6 +65,8 @@ pub(crate) const SIMULATOR: Section = Section::of("simulator.md", "simulator");
 pub(crate) const NANOPU_SIMULATOR: Section = Section::of("simulator.md", "nanopu");
 pub(crate) const FIGURES: Section = Section::of("irn.md", "figures");
 pub(crate) const FIGURES_AT_FULL_SCALE: Section = Section::of("irn.md", "figures at full scale");
+pub(crate) const PARTIAL_ACKS: Section = Section::of("irn.md", "partial acknowledgements");
+pub(crate) const OPEN_CHOICES: Section = Section::of("irn.md", "open choices");
 pub(crate) const NANOPU_EXPERIMENTS: Section = Section::of("nanopu.md", "experiments");
 pub(crate) const ROCKET_BENCHMARKS: Section = Section::of("nanopu-hardware.md", "rocket benchmarks");
 pub(crate) const ROCKET_SEQUENCES: Section = Section::of("nanopu-hardware.md", "rocket sequences");
@@ -75,7 +77,7 @@ pub(crate) const RTL_SYNTHESIS: Section = Section::of("nanopu-hardware.md", "syn
 
 /// All of them; those of `docs/wake.md` and `docs/compatibility.md` are kept by their own commands.
 #[cfg(test)]
-const ALL: [Section; 23] = [
+const ALL: [Section; 25] = [
     MACHINE,
     SPEED,
     PROTOCOL,
@@ -93,6 +95,8 @@ const ALL: [Section; 23] = [
     NANOPU_SIMULATOR,
     FIGURES,
     FIGURES_AT_FULL_SCALE,
+    PARTIAL_ACKS,
+    OPEN_CHOICES,
     NANOPU_EXPERIMENTS,
     ROCKET_BENCHMARKS,
     ROCKET_SEQUENCES,

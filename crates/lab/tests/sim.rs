@@ -104,6 +104,14 @@ fn what_was_interrupted_goes_on_where_it_was() {
         let read = |from: &str| std::fs::read(folder.join(from).join("star").join(file)).expect(file);
         assert!(read("whole") == read("kept"), "{file} differs");
     }
+    // Of more seeds, those that are there are reported, and nothing is played.
+    let kept = ["sim", "run", "star.toml", "--kept", "--seeds", "5", "--out", "kept"];
+    check(&folder, &kept, 0, &["4 of 10 runs have been played before", "0 runs in", "RoCE against IRN"]);
+    let result = std::fs::read_to_string(folder.join("kept/star/result.json")).expect("it was written");
+    let result: serde_json::Value = serde_json::from_str(&result).expect("it is JSON");
+    assert_eq!((&result["runs"], &result["verdicts"][0]["seeds"]), (&4.into(), &2.into()), "{result}");
+    let nothing = ["sim", "run", "star.toml", "--kept", "--out", "nowhere"];
+    check(&folder, &nothing, 1, &["no run of these plans by this program is kept in nowhere/.runs"]);
     // An incomplete run does not count.
     let runs = std::fs::read_dir(folder.join("kept/.runs")).expect("it is there");
     let one = runs.map(|entry| entry.expect("it is readable").path()).next().expect("there are four");

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use highwire_fabric::Span;
 
-use crate::plan::{Plan, Run};
+use crate::plan::{PARAMETERS, Plan, Run, is_used};
 use crate::report::Measures;
 use crate::{RunError, Tick};
 
@@ -33,6 +33,8 @@ pub struct Campaign<'p> {
     archive: &'p dyn Archive,
     /// Each job's measures, if the archive has them.
     kept: Vec<Option<Measures>>,
+    /// Whether runs that the archive lacks are left out.
+    is_only_kept: bool,
 }
 
 /// How far a campaign is, without the runs from an archive.
@@ -121,13 +123,19 @@ impl<'p> Campaign<'p> {
         }
         let weights = vec![1; jobs.len()];
         let kept = vec![None; jobs.len()];
-        Campaign { plans, runs, jobs, weights, archive: &(), kept }
+        Campaign { plans, runs, jobs, weights, archive: &(), kept, is_only_kept: false }
     }
 
     /// Takes measures from `archive`, and adds those of the runs that are played.
     pub fn with_archive(mut self, archive: &'p dyn Archive) -> Campaign<'p> {
         self.archive = archive;
         self.kept = self.jobs.iter().map(|&job| archive.find(&self.key(job))).collect();
+        self
+    }
+
+    /// Plays nothing: runs that the archive lacks are left out of the results, and are no failures.
+    pub fn only_kept(mut self) -> Campaign<'p> {
+        self.is_only_kept = true;
         self
     }
 
@@ -146,10 +154,7 @@ impl<'p> Campaign<'p> {
     /// # Errors
     /// The first run that is impossible.
     pub fn check(&mut self) -> Result<(), CampaignError> {
-        for place in 0..self.jobs.len() {
-            if self.kept[place].is_some() {
-                continue;
-            }
+        for place in self.open().collect::<Vec<_>>() {
             let job = self.jobs[place];
             let (plan, run) = self.job(job);
             let scenario = run.scenario(plan).map_err(|error| self.failed(job, RunError::Scenario(error)))?;
@@ -165,7 +170,7 @@ impl<'p> Campaign<'p> {
 
     /// The jobs that are to be played.
     fn open(&self) -> impl Iterator<Item = usize> {
-        (0..self.jobs.len()).filter(|&place| self.kept[place].is_none())
+        (0..self.jobs.len()).filter(|&place| self.kept[place].is_none() && !self.is_only_kept)
     }
 
     /// Plays everything on `threads` threads. `observe` is called now and then with the progress. `finished`
@@ -224,12 +229,13 @@ impl<'p> Campaign<'p> {
     /// The result of a plan, if all of its runs are over.
     fn collect(&self, plan: usize, results: &[Option<Result<Measures, RunError>>]) -> Option<Played> {
         let (runs, jobs) = &self.runs[plan];
-        if jobs.iter().any(|&job| results[job].is_none()) {
+        if !self.is_only_kept && jobs.iter().any(|&job| results[job].is_none()) {
             return None;
         }
         let mut played = Played { runs: Vec::new(), measures: Vec::new(), failures: Vec::new() };
         for (place, (run, &job)) in runs.iter().zip(jobs).enumerate() {
-            match results[job].as_ref()? {
+            let Some(result) = &results[job] else { continue };
+            match result {
                 Ok(measures) => {
                     let mut measures = measures.clone();
                     measures.film = measures.film.filter(|_| run.film.is_some());
@@ -321,12 +327,15 @@ fn filmed_key(film: Film, plan: &Plan, run: &Run) -> String {
     format!("film {film:?}\n{}", key(plan, run))
 }
 
-/// Runs with the same key have the same outcome, but perhaps for a film.
+/// Runs with the same key have the same outcome, but perhaps for a film. Parameters that a run does not look at are no part
+/// of it: RoCE is the same run at every value of a parameter of IRN's.
 fn key(plan: &Plan, run: &Run) -> String {
     let mut key = format!("seed {}", run.seed);
-    for value in run.params.values() {
+    for (parameter, value) in PARAMETERS.iter().zip(run.params.values()) {
         key.push('\n');
-        key.push_str(&value.to_string());
+        if is_used(parameter.name, &run.params) {
+            key.push_str(&value.to_string());
+        }
     }
     for text in plan.source.files.values() {
         key.push('\n');

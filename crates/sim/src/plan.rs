@@ -29,6 +29,7 @@ pub use explain::reference;
 pub use params::Params;
 pub use read::{Loader, Scale};
 pub use review::Finding;
+pub(crate) use review::is_used;
 pub use schema::{PARAMETERS, Parameter};
 pub use shipped::{Shipped, shipped};
 pub use value::{Unit, Value};

@@ -134,6 +134,40 @@ fn what_an_archive_has_is_not_played() {
     assert_eq!(play(&read(&SMALL.replace("load = 0.4", "load = 0.5"))).0, 6, "another plan is another plan");
 }
 
+/// A campaign that was stopped: of what is not kept nothing is played, and nothing fails.
+#[test]
+fn what_is_kept_is_reported_by_itself() {
+    let (shelf, whole) = (Shelf::default(), read(&SMALL.replace("seeds = 2", "seeds = 3")));
+    let one = [read(&SMALL.replace("seeds = 2", "seeds = 1"))];
+    let first = Campaign::new(&one, Shard::WHOLE).with_archive(&shelf);
+    first.play(2, |_| (), |_, played| assert!(played.failures.is_empty()));
+    let campaign = Campaign::new(std::slice::from_ref(&whole), Shard::WHOLE).with_archive(&shelf).only_kept();
+    let mut reported = None;
+    campaign.play(2, |status| panic!("a run was played: {status:?}"), |_, played| reported = Some(played));
+    let played = reported.expect("the plan is reported");
+    assert!(played.failures.is_empty());
+    assert_eq!(played.runs.iter().map(|run| run.seed).collect::<Vec<_>>(), [1, 1, 1]);
+    let verdicts = highwire_sim::report::judge(&whole, &played.runs, &played.measures);
+    assert!(verdicts.iter().all(|verdict| verdict.seeds() == 1), "{verdicts:?}");
+}
+
+/// RoCE does not look at IRN's parameters: it is played once for all points.
+#[test]
+fn what_a_run_does_not_look_at_is_no_reason_to_play_it_again() {
+    let axis = "[[axis]]\nkey = \"transport.rto_low_n\"\nvalues = [3, 10, 15]\n\n[film]";
+    let plan = read(&SMALL.replace("[film]", axis));
+    let campaign = Campaign::new(std::slice::from_ref(&plan), Shard::WHOLE);
+    assert_eq!(campaign.runs(0).len(), 3 * 3 * 2);
+    // IRN at three points, RoCE and iWARP once, by two seeds each.
+    assert_eq!(campaign.job_count(), (3 + 1 + 1) * 2);
+    let measures = play(&plan, Shard::WHOLE, 2);
+    let of_scheme = |scheme: usize, point: usize| {
+        let place = campaign.runs(0).iter().position(|run| run.scheme == scheme && run.points == [point]);
+        measures[place.expect("every combination is played")].fingerprint
+    };
+    assert!((0..3).all(|point| of_scheme(1, point) == of_scheme(1, 0)));
+}
+
 #[test]
 fn a_run_that_cannot_be_says_which_it_is() {
     let plan = read(&SMALL.replace("hosts = 6", "hosts = 1"));

@@ -12,13 +12,14 @@ const LEGEND: f64 = 20.0;
 const GAP: f64 = 6.0;
 const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#24292f}.title{font-weight:600}.a{fill:#2f6fbd}.b{fill:#c9762b}\
 @media(prefers-color-scheme:dark){text{fill:#d0d7de}.a{fill:#5b9be6}.b{fill:#e0a060}}";
+const THIRD: &str = ".c{fill:#8b949e}";
 
 /// Bars in groups: a label, and a bar for each series.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Chart {
     pub(super) title: String,
     pub(super) is_logarithmic: bool,
-    /// Their names, if there are two.
+    /// Their names, if there are several, up to three.
     pub(super) series: Vec<&'static str>,
     pub(super) groups: Vec<Group>,
 }
@@ -38,9 +39,10 @@ impl Chart {
         let height = head + ROW * bars as f64 + GAP * self.groups.len() as f64;
         let scale = if self.is_logarithmic { "; logarithmic: equal lengths are equal factors" } else { "" };
         let title = escape(&format!("{}{scale}", self.title));
+        let third = if self.series.len() > 2 { THIRD } else { "" };
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n<title>{title}</title>\n\
-             <style>{STYLE}</style>\n<text class=\"title\" x=\"0\" y=\"15\">{title}</text>\n"
+             <style>{STYLE}{third}</style>\n<text class=\"title\" x=\"0\" y=\"15\">{title}</text>\n"
         );
         for (index, name) in self.series.iter().enumerate() {
             let x = LABELS + 150.0 * index as f64;
@@ -88,7 +90,7 @@ impl Chart {
 }
 
 fn class(series: usize) -> &'static str {
-    ["a", "b"][series % 2]
+    ["a", "b", "c"][series % 3]
 }
 
 fn escape(text: &str) -> String {

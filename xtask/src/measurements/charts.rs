@@ -28,7 +28,7 @@ struct Plan {
 enum Bars {
     /// What each bar is, and the heading of its column.
     Columns(&'static [(&'static str, &'static str)]),
-    /// How many rows with the same label have each of these words in the column of this heading.
+    /// How many rows with the same label have each of these words, of which one counts, in the column of this heading.
     Count { heading: &'static str, words: &'static [(&'static str, &'static str)] },
 }
 
@@ -53,6 +53,10 @@ impl Row<'_> {
 fn first(row: &Row<'_>) -> Option<String> {
     Some(row.cells[0].to_string())
 }
+
+/// Tables of single seeds say yes and no.
+const VERDICTS: &[(&str, &str)] =
+    &[("inside", "inside|yes"), ("outside", "outside|no"), ("undecided", "undecided")];
 
 const PLANS: [Plan; 16] = [
     Plan {
@@ -197,7 +201,7 @@ const PLANS: [Plan; 16] = [
         section: FIGURES,
         table: "figure · claim",
         label: figure,
-        bars: Bars::Count { heading: "inside the band?", words: &[("inside", "yes"), ("outside", "no")] },
+        bars: Bars::Count { heading: "inside the band?", words: VERDICTS },
         is_logarithmic: false,
     },
     Plan {
@@ -206,7 +210,7 @@ const PLANS: [Plan; 16] = [
         section: FIGURES_AT_FULL_SCALE,
         table: "figure · claim",
         label: figure,
-        bars: Bars::Count { heading: "inside the band?", words: &[("inside", "yes"), ("outside", "no")] },
+        bars: Bars::Count { heading: "inside the band?", words: VERDICTS },
         is_logarithmic: false,
     },
     Plan {
@@ -299,7 +303,8 @@ impl Bars {
                     groups.push(Group { label: label.clone(), bars: none.collect() });
                 }
                 let group = groups.iter_mut().find(|group| group.label == label).expect("it was added");
-                let place = words.iter().position(|(_, word)| *word == row.cell(heading));
+                let place =
+                    words.iter().position(|(_, any)| any.split('|').any(|word| word == row.cell(heading)));
                 if let Some(bar) = place.map(|place| &mut group.bars[place]) {
                     bar.0 += 1.0;
                     bar.1 = format!("{}", bar.0);
@@ -360,15 +365,16 @@ mod tests {
     #[test]
     fn rows_of_one_figure_are_counted_by_their_verdict() {
         let plan = PLANS.iter().find(|plan| plan.file == "irn").expect("there is one");
-        let rows = "| 1 · a | yes |\n| 1 · b | no |\n| 1 · c | yes |\n| fig03 | – |\n| 2 · a | no |\n";
+        let rows = "| 1 · a | inside |\n| 1 · b | outside |\n| 1 · c | inside |\n| fig03 | – |\n\
+            | 2 · a | undecided |\n| 2 · b | no |\n";
         let text = format!("| figure · claim | inside the band? |\n|---|---:|\n{rows}\n");
         let chart = plan.chart(&text).expect("there are rows");
         let counts: Vec<_> = chart
             .groups
             .iter()
-            .map(|group| (group.label.as_str(), group.bars[0].0, group.bars[1].0))
+            .map(|group| (group.label.as_str(), group.bars.iter().map(|bar| bar.0).collect::<Vec<_>>()))
             .collect();
-        assert_eq!(counts, [("1", 2.0, 1.0), ("2", 0.0, 1.0)]);
+        assert_eq!(counts, [("1", vec![2.0, 1.0, 0.0]), ("2", vec![0.0, 1.0, 1.0])]);
     }
 
     #[test]

@@ -59,8 +59,8 @@ impl Archive for Kept {
     fn keep(&self, key: &str, measures: &Measures) {
         let (key, path) = self.place(key);
         let Ok(text) = serde_json::to_vec(&Storing { key: &key, measures }) else { return };
-        // Renamed when it is complete: an interrupted program leaves no half of a run.
-        let unfinished = path.with_extension("unfinished");
+        // Renamed when it is complete: an interrupted program leaves no half of a run. Several processes may play the same run.
+        let unfinished = path.with_extension(format!("{}.unfinished", std::process::id()));
         if let Err(error) =
             std::fs::write(&unfinished, text).and_then(|()| std::fs::rename(&unfinished, &path))
         {

@@ -91,14 +91,18 @@ pub(super) fn document(plan: &Plan, runs: &[Run], measures: &[Measures], failure
             json!({
                 "points": here.points,
                 "value": here.value,
+                "shown": verdict.expectation.quantity.show(here.value, verdict.metric),
                 "seeds_low": here.range.0,
                 "seeds_high": here.range.1,
                 "interval": here.interval.map(|(low, high)| [low, high]),
+                "seeds": here.seeds,
                 "standing": here.standing.name(),
             })
         });
         json!({
             "claim": verdict.expectation.claim,
+            "scheme": plan.schemes[verdict.expectation.scheme].name,
+            "over": verdict.expectation.over.map(|over| &plan.schemes[over].name),
             "metric": verdict.metric.name(),
             "measure": verdict.metric.title(),
             "paper": verdict.expectation.paper,
@@ -106,6 +110,7 @@ pub(super) fn document(plan: &Plan, runs: &[Run], measures: &[Measures], failure
             "here": here.collect::<Vec<_>>(),
             "shown": verdict.show_here(),
             "interval": verdict.show_interval(),
+            "seeds": verdict.seeds(),
             "standing": verdict.standing().name(),
             "is_inside": verdict.is_inside(),
         })

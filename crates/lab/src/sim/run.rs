@@ -21,7 +21,8 @@ use crate::progress::Progress;
   highwire sim run experiments/irn/fig01.toml --full --threads 2
   highwire sim run my-plan.toml --seeds 20 --out results/
   highwire sim run my-plan.toml --shard 3/16 --out results/    then: highwire sim merge results/
-  highwire sim run fig01 --full --resume                       and the same again after an interruption")]
+  highwire sim run fig01 --full --resume                       and the same again after an interruption
+  highwire sim run fig01 --full --kept                         what has been played of it so far")]
 pub(super) struct Args {
     /// Files, or names from `highwire sim list`. What several have in common is played once.
     #[arg(required = true)]
@@ -42,6 +43,9 @@ pub(super) struct Args {
     /// seed do not count.
     #[arg(long)]
     resume: bool,
+    /// Play nothing: report the runs that `--resume` has kept so far, of this program and these plans.
+    #[arg(long, conflicts_with_all = ["resume", "shard"])]
+    kept: bool,
     /// At the paper's scale instead of the small one.
     #[arg(long)]
     full: bool,
@@ -66,10 +70,16 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
     let shard = args.shard.unwrap_or(Shard::WHOLE);
     output::make_folder(&args.out)?;
-    let kept = args.resume.then(|| Kept::open(&args.out)).transpose()?;
+    let kept = (args.resume || args.kept).then(|| Kept::open(&args.out)).transpose()?;
     let mut campaign = Campaign::new(&loaded, shard);
     if let Some(kept) = &kept {
         campaign = campaign.with_archive(kept);
+    }
+    if args.kept {
+        campaign = campaign.only_kept();
+        if campaign.kept_count() == 0 {
+            bail!("no run of these plans by this program is kept in {}", args.out.join(".runs").display());
+        }
     }
     campaign.check().map_err(|error| usage(error.to_string()))?;
     let campaign = campaign;
@@ -77,7 +87,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let threads = args.threads.map_or_else(cores, |threads| threads as usize);
     let started = Instant::now();
     let mut progress = Progress::new("simulating", campaign.work());
-    if args.resume {
+    if args.resume || args.kept {
         let (kept, all) = (campaign.kept_count(), campaign.job_count());
         eprintln!("{kept} of {all} runs have been played before");
         progress = progress.with_lines();
@@ -86,6 +96,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     // Runs that have ended are reported, whatever has become of the others.
     let write = |place: usize, played: Played| {
         let plan = &loaded[place];
+        if args.kept && played.runs.is_empty() {
+            return;
+        }
         let failures: Vec<String> = played.failures.iter().map(|(_, error)| error.to_string()).collect();
         let written = if shard.is_whole() {
             output::write_results(&args.out, plan, &played.runs, &played.measures, &failures)
@@ -112,7 +125,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
     if !args.json {
         let seconds = started.elapsed().as_secs_f64();
-        let played = campaign.job_count() - campaign.kept_count();
+        let played = if args.kept { 0 } else { campaign.job_count() - campaign.kept_count() };
         console.line(format!("{played} runs in {seconds:.1} s on {threads} threads"))?;
     }
     console.finish()?;

@@ -16,6 +16,8 @@ use crate::scenario::{Network, PfcChoice, Scheme, Transport, hungriest};
 use crate::ways::busiest_link;
 use highwire_fabric::{Buffering, HostId, LinkSpec, Pfc, Span, Topology};
 
+pub(crate) use usage::is_used;
+
 /// Something that is wrong or odd about a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {

@@ -43,6 +43,7 @@ const ALL: &[Shipped] = plans![
     "irn/fig10.toml",
     "irn/fig11.toml",
     "irn/sweep-duration.toml",
+    "irn/partial-acks.toml",
     "irn/open-choices.toml",
 ];
 

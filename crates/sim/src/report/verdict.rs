@@ -41,6 +41,8 @@ pub struct Here {
     pub range: (f64, f64),
     /// Where the value lies with a confidence of 95 %; none from a single seed.
     pub interval: Option<(f64, f64)>,
+    /// How many seeds have a result.
+    pub seeds: usize,
     /// What that says of the paper's band.
     pub standing: Standing,
 }
@@ -154,7 +156,7 @@ fn compare(
         let others: Vec<_> = (pairs[..without].iter().chain(&pairs[without + 1..])).copied().collect();
         of(&others)
     });
-    Here { points, value, range, interval, standing: standing(expectation, interval) }
+    Here { points, value, range, interval, seeds: pairs.len(), standing: standing(expectation, interval) }
 }
 
 /// The interval of confidence of a value that follows from `count` seeds, by what it would be `without` each of them (the
@@ -197,6 +199,11 @@ impl Verdict<'_> {
     /// Inside the paper's band if every combination of points is, outside if one of them is.
     pub fn standing(&self) -> Standing {
         self.here.iter().map(|here| here.standing).min().unwrap_or(Standing::Undecided)
+    }
+
+    /// The fewest seeds that a combination of points has.
+    pub fn seeds(&self) -> usize {
+        self.here.iter().map(|here| here.seeds).min().unwrap_or(0)
     }
 
     /// Whether every combination of points lies within the paper's band.

@@ -4,7 +4,7 @@ use crate::plan::lower::listens_to_marks;
 use crate::plan::{PARAMETERS, Params};
 
 /// Whether the run with these parameters depends on the parameter `name`.
-pub(super) fn is_used(name: &str, params: &Params) -> bool {
+pub(crate) fn is_used(name: &str, params: &Params) -> bool {
     let is = |key: &str, words: &[&str]| params.word(key).is_some_and(|word| words.contains(&word));
     let shape = |words| is("network.shape", words);
     let protocol = |words| is("transport.protocol", words);
