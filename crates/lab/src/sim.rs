@@ -2,10 +2,12 @@
 
 mod bench;
 mod cores;
+mod flows;
 mod kept;
 mod merge;
 mod output;
 mod plans;
+mod play;
 mod run;
 mod scale;
 mod show;
@@ -26,6 +28,8 @@ pub(crate) struct Args {
 enum Command {
     /// Play an experiment, or several, and compare with the paper.
     Run(run::Args),
+    /// Play one scenario, or one run of an experiment, and tell what became of each flow.
+    Play(play::Args),
     /// List the experiments that come with the program.
     List(show::ListArgs),
     /// Check a plan: line, key, what would be right.
@@ -46,6 +50,7 @@ enum Command {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.command {
         Command::Run(args) => run::run(args),
+        Command::Play(args) => play::run(args),
         Command::List(args) => show::list(args),
         Command::Check(args) => show::check(args),
         Command::Explain(args) => show::explain(args),

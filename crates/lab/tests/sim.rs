@@ -188,6 +188,8 @@ fn what_has_ended_is_reported_although_a_run_fails() {
     }
     let result = std::fs::read_to_string(folder.join("whole/star/result.json")).expect("it is there");
     assert!(result.contains("scheme RoCE, seed "), "{result}");
+    let page = std::fs::read_to_string(folder.join("whole/star/report.html")).expect("it is there");
+    assert!(page.contains("star: scheme RoCE, seed "), "the page names the runs that failed");
     let rows = std::fs::read_to_string(folder.join("whole/star/runs.csv")).expect("it is there");
     assert!((9..17).contains(&rows.lines().count()), "{rows}");
 }
@@ -199,4 +201,91 @@ fn a_plan_that_cannot_be_is_status_2_with_every_line() {
     let expected = ["star.toml:10:15: `network.packet_loss`: 1.5", "probability below 1"];
     check(&folder, &["sim", "check", "star.toml"], 2, &expected);
     check(&folder, &["sim", "run", "star.toml"], 2, &expected);
+}
+
+/// The fields of a file of CSV without quotes.
+fn rows(path: &Path) -> Vec<Vec<String>> {
+    let text = std::fs::read_to_string(path).expect("it was written");
+    text.lines().map(|line| line.split(',').map(String::from).collect()).collect()
+}
+
+#[test]
+fn one_run_leaves_a_row_per_flow_in_each_form() {
+    let folder = folder("play", PLAN);
+    let words = ["sim", "play", "star.toml", "--scheme", "RoCE with PFC", "--seed", "2"];
+    let with = |more: &[&'static str]| [&words[..], more].concat();
+    check(&folder, &with(&["--flows", "f.csv"]), 0, &["average slowdown", "flows"]);
+    check(&folder, &with(&["--flows", "f.jsonl", "--outcome", "o.json"]), 0, &["average FCT"]);
+    check(
+        &folder,
+        &with(&["--flows", "f.parquet", "--json", "--threads", "2"]),
+        0,
+        &["\"fct_mean_s\"", "fingerprint"],
+    );
+    let table = rows(&folder.join("f.csv"));
+    assert_eq!(
+        table[0].join(" "),
+        "flow source destination bytes class group start_s received_s acknowledged_s fct_s ideal_s slowdown packets sent_packets"
+    );
+    assert!(table.len() > 10);
+    for row in &table[1..] {
+        let value = |name: &str| {
+            let place = table[0].iter().position(|it| it == name).expect("a column");
+            row[place].parse::<f64>().unwrap_or_else(|_| panic!("{name} of {row:?}"))
+        };
+        assert!((value("fct_s") - (value("received_s") - value("start_s"))).abs() < 1e-12, "{row:?}");
+        assert!(
+            (value("slowdown") - value("fct_s") / value("ideal_s")).abs() < 1e-9 && value("slowdown") >= 1.0
+        );
+        assert!(value("acknowledged_s") > value("received_s") && value("sent_packets") >= value("packets"));
+        assert!(row[5].is_empty(), "no flow belongs to a group");
+    }
+    let lines = std::fs::read_to_string(folder.join("f.jsonl")).expect("it was written");
+    assert_eq!(lines.lines().count(), table.len() - 1);
+    assert!(std::fs::read(folder.join("f.parquet")).expect("it was written").starts_with(b"PAR1"));
+    // The run as a file gives the same flows.
+    check(&folder, &with(&["--scenario", "s.json"]), 0, &["s.json: "]);
+    check(&folder, &["sim", "play", "s.json", "--flows", "g.csv"], 0, &["average slowdown"]);
+    assert!(rows(&folder.join("g.csv")) == table);
+}
+
+#[test]
+fn a_campaign_leaves_the_flows_of_each_run() {
+    let folder = folder("flows", PLAN);
+    check(&folder, &["sim", "run", "star.toml", "--flows", "csv", "--out", "out"], 0, &["4 runs in"]);
+    check(
+        &folder,
+        &["sim", "play", "star.toml", "--scheme", "RoCE with PFC", "--seed", "2", "--flows", "f.csv"],
+        0,
+        &[],
+    );
+    let one = rows(&folder.join("f.csv"));
+    // The last of four runs: the second scheme with the second seed.
+    let same = rows(&folder.join("out/star/flows/00003.csv"));
+    assert_eq!(same[1][..4], ["star", "", "RoCE with PFC", "2"].map(String::from));
+    assert_eq!(same.len(), one.len());
+    assert!(same.iter().zip(&one).all(|(of_run, of_play)| of_run[4..] == of_play[..]));
+    assert_eq!(std::fs::read_dir(folder.join("out/star/flows")).expect("a folder").count(), 4);
+}
+
+#[test]
+fn what_cannot_be_played_is_status_2() {
+    let folder = folder("unplayable", PLAN);
+    let usage =
+        |args: &[&str], mentions: &[&str]| check(&folder, &[&["sim", "play"], args].concat(), 2, mentions);
+    usage(&["star.toml", "--flows", "f.txt"], &["f.txt", ".csv, .parquet or .jsonl"]);
+    usage(&["star.toml", "--scheme", "TCP"], &["there is no scheme \"TCP\"", "IRN, RoCE with PFC"]);
+    usage(&["star.toml", "--point", "0.7"], &["nothing is varied"]);
+    usage(&["nothing.json"], &["nothing.json"]);
+    std::fs::write(folder.join("wrong.json"), "{\n \"flow\": []\n}").expect("it is ours");
+    usage(&["wrong.json"], &["wrong.json", "unknown field `flow`", "line 2"]);
+    usage(&["wrong.json", "--seed", "3"], &["--scheme, --point, --seed and --full are for plans"]);
+    std::fs::write(
+        folder.join("far.json"),
+        "{\"flows\": [{\"source\": 0, \"destination\": 99, \"bytes\": 1}]}",
+    )
+    .expect("it is ours");
+    usage(&["far.json"], &["far.json: flow 0"]);
+    let kept = ["sim", "run", "star.toml", "--flows", "csv", "--resume"];
+    check(&folder, &kept, 2, &["cannot be used with"]);
 }

@@ -6,6 +6,7 @@
 
 mod archive;
 mod shard;
+mod witness;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,10 +16,11 @@ use highwire_fabric::Span;
 
 use crate::plan::{PARAMETERS, Plan, Run, is_used};
 use crate::report::Measures;
-use crate::{RunError, Tick};
+use crate::{Outcome, RunError, Scenario, Tick};
 
 pub use archive::Archive;
 pub use shard::{MergeError, Merged, Part, Shard, merge};
+pub use witness::Witness;
 
 /// Runs of one or several plans.
 #[derive(Debug)]
@@ -31,6 +33,7 @@ pub struct Campaign<'p> {
     /// About how long each takes, in any unit.
     weights: Vec<u64>,
     archive: &'p dyn Archive,
+    witness: &'p dyn Witness,
     /// Each job's measures, if the archive has them.
     kept: Vec<Option<Measures>>,
     /// Whether runs that the archive lacks are left out.
@@ -123,13 +126,19 @@ impl<'p> Campaign<'p> {
         }
         let weights = vec![1; jobs.len()];
         let kept = vec![None; jobs.len()];
-        Campaign { plans, runs, jobs, weights, archive: &(), kept, is_only_kept: false }
+        Campaign { plans, runs, jobs, weights, archive: &(), witness: &(), kept, is_only_kept: false }
     }
 
     /// Takes measures from `archive`, and adds those of the runs that are played.
     pub fn with_archive(mut self, archive: &'p dyn Archive) -> Campaign<'p> {
         self.archive = archive;
         self.kept = self.jobs.iter().map(|&job| archive.find(&self.key(job))).collect();
+        self
+    }
+
+    /// Shows every run that is played to `witness`, once for each plan that has it.
+    pub fn with_witness(mut self, witness: &'p dyn Witness) -> Campaign<'p> {
+        self.witness = witness;
         self
     }
 
@@ -154,7 +163,18 @@ impl<'p> Campaign<'p> {
     /// # Errors
     /// The first run that is impossible.
     pub fn check(&mut self) -> Result<(), CampaignError> {
+        self.check_while(|| true)
+    }
+
+    /// The same, as long as `goes_on` returns true: it is asked before each scenario.
+    ///
+    /// # Errors
+    /// The first run that is impossible.
+    pub fn check_while(&mut self, mut goes_on: impl FnMut() -> bool) -> Result<(), CampaignError> {
         for place in self.open().collect::<Vec<_>>() {
+            if !goes_on() {
+                break;
+            }
             let job = self.jobs[place];
             let (plan, run) = self.job(job);
             let scenario = run.scenario(plan).map_err(|error| self.failed(job, RunError::Scenario(error)))?;
@@ -175,10 +195,20 @@ impl<'p> Campaign<'p> {
 
     /// Plays everything on `threads` threads. `observe` is called now and then with the progress. `finished`
     /// is called for each plan as soon as its last run is over. A run that fails keeps no other from being played.
-    pub fn play(
+    pub fn play(&self, threads: usize, mut observe: impl FnMut(Status), finished: impl FnMut(usize, Played)) {
+        let observe = |status: Status| {
+            observe(status);
+            true
+        };
+        self.play_while(threads, observe, finished);
+    }
+
+    /// The same, as long as `observe` returns true. Once it does not, the runs under way end without a result, and so do
+    /// the plans that they belong to.
+    pub fn play_while(
         &self,
         threads: usize,
-        mut observe: impl FnMut(Status),
+        mut observe: impl FnMut(Status) -> bool,
         mut finished: impl FnMut(usize, Played),
     ) {
         let open: Vec<usize> = self.open().collect();
@@ -206,7 +236,10 @@ impl<'p> Campaign<'p> {
                         self.report(&results, &mut is_pending, &mut finished);
                     }
                 }
-                observe(Status { done: shares.iter().sum(), total, runs });
+                // Without a receiver the threads end at their next news.
+                if !observe(Status { done: shares.iter().sum(), total, runs }) {
+                    break;
+                }
             }
         });
     }
@@ -256,7 +289,11 @@ impl<'p> Campaign<'p> {
                 let share = 1000 * tick.received / tick.flows.max(1);
                 news.send(News::Share(index, share)).is_ok()
             };
-            let result = play(plan, run, &mut progress);
+            let result = play_seen(plan, run, &mut progress, |scenario, outcome| {
+                for (plan, run) in self.players(index) {
+                    self.witness.on_outcome(plan, run, scenario, outcome);
+                }
+            });
             if let Ok(measures) = &result {
                 self.keep(self.jobs[index], measures);
             }
@@ -264,6 +301,15 @@ impl<'p> Campaign<'p> {
                 break;
             }
         }
+    }
+
+    /// The plans' runs that a job plays.
+    fn players(&self, job: usize) -> Vec<(&'p Plan, &Run)> {
+        let mut players = Vec::new();
+        for (plan, (runs, jobs)) in self.plans.iter().zip(&self.runs) {
+            players.extend(runs.iter().zip(jobs).filter(|(_, of)| **of == job).map(|(run, _)| (plan, run)));
+        }
+        players
     }
 
     fn job(&self, (plan, place): (usize, usize)) -> (&'p Plan, &Run) {
@@ -311,8 +357,18 @@ enum News {
 /// # Errors
 /// [`RunError`].
 pub fn play(plan: &Plan, run: &Run, progress: &mut dyn crate::Progress) -> Result<Measures, RunError> {
+    play_seen(plan, run, progress, |_, _| ())
+}
+
+fn play_seen(
+    plan: &Plan,
+    run: &Run,
+    progress: &mut dyn crate::Progress,
+    see: impl FnOnce(&Scenario, &Outcome),
+) -> Result<Measures, RunError> {
     let scenario = run.scenario(plan)?;
     let outcome = crate::run(&scenario, progress)?;
+    see(&scenario, &outcome);
     let mut measures = Measures::of(&scenario, &outcome);
     if let (Some(film), Some((_, Some(until)))) = (&mut measures.film, run.film) {
         film.cut(until);

@@ -183,6 +183,43 @@ impl Plan {
         runs
     }
 
+    /// The run of a scheme at a point with a seed, each by its name; the first of those that are not named.
+    ///
+    /// # Errors
+    /// There is no such scheme or point; the message has those that there are.
+    pub fn find_run(
+        &self,
+        scheme: Option<&str>,
+        point: Option<&str>,
+        seed: Option<u64>,
+    ) -> Result<Run, String> {
+        let schemes: Vec<&str> = self.schemes.iter().map(|scheme| scheme.name.as_str()).collect();
+        let points: Vec<String> = self.combinations().iter().map(|points| self.point_name(points)).collect();
+        if let Some(name) = scheme.filter(|name| !schemes.contains(name)) {
+            return Err(format!(
+                "{}: there is no scheme {name:?}; there are {}",
+                self.name,
+                schemes.join(", ")
+            ));
+        }
+        if let Some(name) = point.filter(|name| points.iter().all(|point| point != name)) {
+            return Err(match &points[..] {
+                [only] if only.is_empty() => {
+                    format!("{}: nothing is varied, so there is no point {name:?}", self.name)
+                }
+                _ => format!("{}: there is no point {name:?}; there are: {}", self.name, points.join("; ")),
+            });
+        }
+        let is_wanted = |run: &Run| {
+            scheme.is_none_or(|name| schemes[run.scheme] == name)
+                && point.is_none_or(|name| self.point_name(&run.points) == name)
+        };
+        let found =
+            self.runs().into_iter().find(is_wanted).ok_or_else(|| format!("{}: no runs", self.name))?;
+        // A run depends on its seed alone, so any will do.
+        Ok(Run { seed: seed.unwrap_or(found.seed), ..found })
+    }
+
     /// Every combination of points, the last axis fastest; one empty combination without axes.
     pub fn combinations(&self) -> Vec<Vec<usize>> {
         let mut all = vec![Vec::new()];

@@ -4,11 +4,13 @@
 //! invariant, at the flows that are over, and whether a sample is due. Steps lie on a fixed grid and do not
 //! change the fabric's run, so they do not show in the outcome.
 
+mod circle;
 pub(crate) mod collect;
 mod error;
 
 use highwire_fabric::{
     DropReason, Fabric, HostId, NodeId, Observer, ParallelFabric, PortId, Rerouting, Span, Time, Topology,
+    Violation, ViolationKind,
 };
 use std::sync::Arc;
 
@@ -140,7 +142,7 @@ impl<'a> Run<'a> {
             }
             Stop::WhenDone => {
                 if self.net.now() < end {
-                    self.net.run_to_rest()?;
+                    self.net.run_to_rest().map_err(|violation| self.stuck(violation))?;
                     self.check()?;
                 }
                 let all = self.world.flows.len() as u32;
@@ -192,7 +194,16 @@ impl<'a> Run<'a> {
             first: FlowId(first),
             limit: Some(self.scenario.time_limit).filter(|limit| self.net.now() >= *limit),
             has_no_timeouts: self.repeats_nothing(),
+            circle: circle::waiting_circle(&self.net),
         })
+    }
+
+    /// A broken invariant; of a deadlock also which links wait for each other.
+    fn stuck(&self, violation: Violation) -> RunError {
+        if !matches!(violation.kind, ViolationKind::Deadlock { .. }) {
+            return violation.into();
+        }
+        RunError::Deadlock { circle: circle::waiting_circle(&self.net), violation: Box::new(violation) }
     }
 
     /// Whether packets were lost on links that no timeout repeats.

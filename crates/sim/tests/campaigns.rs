@@ -10,9 +10,11 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use common::{SMALL, read};
-use highwire_sim::campaign::{Archive, Campaign, MergeError, Part, Played, Shard, Status, merge};
+use highwire_fabric::Time;
+use highwire_sim::campaign::{Archive, Campaign, MergeError, Part, Played, Shard, Status, Witness, merge};
 use highwire_sim::plan::{Plan, Run};
 use highwire_sim::report::{self, Measures};
+use highwire_sim::{Flow, Outcome, RunError, Scenario};
 
 fn play(plan: &Plan, shard: Shard, threads: usize) -> Vec<Measures> {
     played(plan, shard, threads).whole().unwrap_or_else(|error| panic!("{error}"))
@@ -39,7 +41,7 @@ fn files(plan: &Plan, runs: &[Run], measures: &[Measures]) -> (String, Vec<u8>, 
     (
         report::csv(plan, runs, measures),
         report::parquet(plan, runs, measures).expect("Parquet takes it"),
-        report::page(plan, runs, measures),
+        report::page(plan, runs, measures, &[]),
         report::table(plan, runs, measures) + &report::verdicts(&verdicts),
     )
 }
@@ -260,4 +262,72 @@ fn a_run_that_fails_takes_no_other_with_it() {
     assert_eq!((merged.runs, merged.measures), (whole.runs, whole.measures));
     let failures: Vec<String> = whole.failures.iter().map(|(_, failure)| failure.to_string()).collect();
     assert_eq!(merged.failures, failures);
+}
+
+/// A ring of switches on which every host sends half-way round in one direction: paused links close a circle.
+#[test]
+fn a_deadlock_names_the_links_that_wait_for_each_other() {
+    let ring = 7;
+    let mut graph = String::from("default 40Gbps 2us\n");
+    for node in 0..ring {
+        graph += &format!("host h{node}\nswitch s{node}\nlink h{node} s{node}\n");
+    }
+    for node in 0..ring {
+        graph += &format!("link s{node} s{}\n", (node + 1) % ring);
+    }
+    let scheme = "transport = { protocol = \"roce\" }\nnetwork = { pfc = true, buffer = \"60KB\" }\n";
+    let plan = common::graph_plan(&graph, scheme);
+    let mut scenario = plan.runs()[0].scenario(&plan).expect("it is right");
+    scenario.flows =
+        (0..ring).map(|host| Flow::new(host, (host + 3) % ring, 20_000_000, Time::ZERO)).collect();
+    let error = highwire_sim::run(&scenario, &mut ()).expect_err("nothing ends");
+    let RunError::Deadlock { circle, .. } = &error else { panic!("{error}") };
+    assert_eq!(circle.len(), ring as usize + 1, "{circle:?}");
+    assert_eq!(circle.first(), circle.last());
+    let number = |name: &String| name.trim_start_matches('s').parse::<u32>().expect("a switch");
+    assert!(circle.windows(2).all(|pair| number(&pair[1]) == (number(&pair[0]) + 1) % ring), "{circle:?}");
+    let text = error.to_string();
+    assert!(text.contains("paused links wait for each other: s") && text.contains("seed 1"), "{text}");
+}
+
+#[derive(Debug, Default)]
+struct Seen(Mutex<Vec<(String, usize, usize)>>);
+
+impl Witness for Seen {
+    fn on_outcome(&self, plan: &Plan, run: &Run, scenario: &Scenario, outcome: &Outcome) {
+        assert_eq!(scenario.flows.len(), outcome.flows.len());
+        let columns = highwire_sim::report::flow_columns_of(plan, run, scenario, outcome);
+        assert!(columns.iter().all(|column| column.len() == outcome.flows.len()));
+        self.0.lock().expect("nobody panics").push((plan.name.clone(), run.index, outcome.flows.len()));
+    }
+}
+
+/// Two plans share runs that are played once; both see their flows.
+#[test]
+fn a_witness_sees_each_run_of_each_plan() {
+    let (seen, mut plans) = (Seen::default(), [read(SMALL), read(SMALL)]);
+    plans[1].name = "other".into();
+    let campaign = Campaign::new(&plans, Shard::WHOLE).with_witness(&seen);
+    assert_eq!(campaign.job_count(), 6);
+    campaign.play(2, |_| (), |_, played| assert!(played.failures.is_empty()));
+    let mut seen = seen.0.into_inner().expect("nobody panics");
+    seen.sort();
+    let names: Vec<(&str, usize)> = seen.iter().map(|(name, run, _)| (name.as_str(), *run)).collect();
+    let expected: Vec<(&str, usize)> =
+        ["other", "small"].iter().flat_map(|name| (0..6).map(|run| (*name, run))).collect();
+    assert_eq!(names, expected);
+    assert!(seen.iter().all(|(.., flows)| *flows > 4));
+}
+
+#[test]
+fn a_campaign_that_is_told_to_stop_stops() {
+    let plan = read(&SMALL.replace("seeds = 2", "seeds = 500"));
+    let campaign = Campaign::new(std::slice::from_ref(&plan), Shard::WHOLE);
+    let (mut looks, mut finished) = (0, 0);
+    let watch = |_| {
+        looks += 1;
+        looks < 3
+    };
+    campaign.play_while(2, watch, |_, _| finished += 1);
+    assert_eq!((looks, finished), (3, 0));
 }

@@ -47,7 +47,7 @@ pub(super) fn write_results(
     write(folder.join("runs.parquet"), report::parquet(plan, runs, measures)?)?;
     let document = serde_json::to_string_pretty(&document(plan, runs, measures, failures))?;
     write(folder.join("result.json"), document + "\n")?;
-    write(folder.join("report.html"), report::page(plan, runs, measures))?;
+    write(folder.join("report.html"), report::page(plan, runs, measures, failures))?;
     Ok(folder)
 }
 

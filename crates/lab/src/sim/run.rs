@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use highwire_sim::campaign::{Campaign, Part, Played, Shard};
 use highwire_sim::plan::{Plan, Scale};
 
+use super::flows::{FlowFiles, Form};
 use super::kept::Kept;
 use super::{output, plans};
 use crate::console::Console;
@@ -20,6 +21,7 @@ use crate::progress::Progress;
   highwire sim run fig01
   highwire sim run experiments/irn/fig01.toml --full --threads 2
   highwire sim run my-plan.toml --seeds 20 --out results/
+  highwire sim run my-plan.toml --flows parquet                a row per flow, too: results/my-plan/flows
   highwire sim run my-plan.toml --shard 3/16 --out results/    then: highwire sim merge results/
   highwire sim run fig01 --full --resume                       and the same again after an interruption
   highwire sim run fig01 --full --kept                         what has been played of it so far")]
@@ -46,6 +48,9 @@ pub(super) struct Args {
     /// Play nothing: report the runs that `--resume` has kept so far, of this program and these plans.
     #[arg(long, conflicts_with_all = ["resume", "shard"])]
     kept: bool,
+    /// Write also the flows of each run, a row per flow: DIR/PLAN/flows/RUN.FORM.
+    #[arg(long, value_name = "FORM", conflicts_with_all = ["resume", "kept"])]
+    flows: Option<Form>,
     /// At the paper's scale instead of the small one.
     #[arg(long)]
     full: bool,
@@ -74,6 +79,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let mut campaign = Campaign::new(&loaded, shard);
     if let Some(kept) = &kept {
         campaign = campaign.with_archive(kept);
+    }
+    let flows = args.flows.map(|form| FlowFiles::new(&args.out, form));
+    if let Some(flows) = &flows {
+        campaign = campaign.with_witness(flows);
     }
     if args.kept {
         campaign = campaign.only_kept();
@@ -129,6 +138,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         console.line(format!("{played} runs in {seconds:.1} s on {threads} threads"))?;
     }
     console.finish()?;
+    if let Some(Err(error)) = flows.map(FlowFiles::finish) {
+        failures.push(format!("{error:#}"));
+    }
     if failures.is_empty() { Ok(ExitCode::SUCCESS) } else { bail!(failures.join("\nerror: ")) }
 }
 

@@ -116,6 +116,17 @@ impl Metric {
         }
     }
 
+    /// What its values are counted in.
+    pub fn unit(self) -> &'static str {
+        match self.form() {
+            Form::Times => "times",
+            Form::Seconds => "seconds",
+            Form::Percent => "%",
+            Form::Bytes => "bytes",
+            Form::Count => "count",
+        }
+    }
+
     /// A value with its unit.
     pub fn show(self, value: f64) -> String {
         if !value.is_finite() {

@@ -8,11 +8,13 @@ use crate::plan::{Params, Plan, Run};
 
 const STYLE: &str = include_str!("assets/page.css");
 /// In the order in which they need each other.
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 7] = [
     include_str!("assets/base.js"),
     include_str!("assets/bars.js"),
     include_str!("assets/lines.js"),
     include_str!("assets/film.js"),
+    include_str!("assets/storms.js"),
+    include_str!("assets/save.js"),
     include_str!("assets/main.js"),
 ];
 
@@ -29,6 +31,7 @@ struct Data<'a> {
     metrics: Vec<MetricData>,
     cells: Vec<CellData>,
     panels: Vec<Panel<'a>>,
+    failures: &'a [String],
     films: Vec<FilmData<'a>>,
     choices: Vec<[&'a str; 2]>,
     explanation: String,
@@ -47,7 +50,7 @@ struct MetricData {
 struct CellData {
     scheme: usize,
     point: usize,
-    /// By metric: mean, least, most, and the mean in words.
+    /// By metric: mean, its interval of confidence, and the mean in words.
     values: Vec<Option<(f64, f64, f64, String)>>,
     /// Mean over seeds of the tail of single packets, in seconds.
     tail: Vec<f64>,
@@ -64,6 +67,8 @@ struct Panel<'a> {
     paper: &'a str,
     /// Where nothing has changed: 1 for ratios, 0 for differences.
     neutral: Option<f64>,
+    /// What the numbers are.
+    unit: &'static str,
     band: (Option<f64>, Option<f64>),
     rows: Vec<Row>,
 }
@@ -73,6 +78,7 @@ struct Row {
     metric: &'static str,
     point: String,
     value: Option<f64>,
+    /// The interval of confidence; none from one seed.
     low: Option<f64>,
     high: Option<f64>,
     text: String,
@@ -86,9 +92,9 @@ struct FilmData<'a> {
     film: &'a Film,
 }
 
-/// A plan's results as a page for a browser.
-pub fn page(plan: &Plan, runs: &[Run], measures: &[Measures]) -> String {
-    let json = serde_json::to_string(&data(plan, runs, measures)).expect("numbers and text");
+/// A plan's results as a page for a browser; `failures` says why other runs have none.
+pub fn page(plan: &Plan, runs: &[Run], measures: &[Measures], failures: &[String]) -> String {
+    let json = serde_json::to_string(&data(plan, runs, measures, failures)).expect("numbers and text");
     document(&format!("{}: {}", plan.figure, plan.title), &json, &SCRIPTS)
 }
 
@@ -111,7 +117,7 @@ fn document(title: &str, json: &str, scripts: &[&str]) -> String {
     )
 }
 
-fn data<'a>(plan: &'a Plan, runs: &[Run], measures: &'a [Measures]) -> Data<'a> {
+fn data<'a>(plan: &'a Plan, runs: &[Run], measures: &'a [Measures], failures: &'a [String]) -> Data<'a> {
     let combinations = plan.combinations();
     let cells = cells(plan, runs, measures);
     let films = runs
@@ -129,6 +135,7 @@ fn data<'a>(plan: &'a Plan, runs: &[Run], measures: &'a [Measures]) -> Data<'a> 
         metrics: Metric::ALL.iter().map(|m| MetricData { name: m.name(), title: m.title() }).collect(),
         cells: cells.iter().map(|cell| cell_data(cell, &combinations)).collect(),
         panels: panels(plan, runs, measures),
+        failures,
         films: films.collect(),
         choices: plan.choices.iter().map(|c| [c.question.as_str(), c.answer.as_str()]).collect(),
         explanation: plan.explain(),
@@ -159,8 +166,7 @@ fn facts(plan: &Plan, measures: &[Measures]) -> Vec<String> {
 fn cell_data(cell: &Cell<'_>, combinations: &[Vec<usize>]) -> CellData {
     let values = Metric::ALL.iter().map(|&metric| {
         let mean = Some(cell.mean(metric)).filter(|mean| mean.is_finite())?;
-        let all = || cell.measures.iter().filter_map(|measures| measures.get(metric));
-        let (low, high) = (all().fold(mean, f64::min), all().fold(mean, f64::max));
+        let (low, high) = cell.interval(metric).unwrap_or((mean, mean));
         Some((mean, low, high, metric.show(mean)))
     });
     let tails: Vec<&Vec<f64>> =
@@ -198,6 +204,12 @@ fn panels<'a>(plan: &'a Plan, runs: &[Run], measures: &[Measures]) -> Vec<Panel<
                     Ratio => Some(1.0),
                     Reduction | Increase => Some(0.0),
                 },
+                unit: match expectation.quantity {
+                    Value => verdict.metric.unit(),
+                    Ratio => "times",
+                    Reduction => "% less",
+                    Increase => "% more",
+                },
                 band: (finite(expectation.band.0), finite(expectation.band.1)),
                 rows: Vec::new(),
             });
@@ -215,8 +227,8 @@ fn rows(verdict: &Verdict<'_>) -> Vec<Row> {
         metric: verdict.metric.title(),
         point: here.points.clone(),
         value: finite(here.value),
-        low: finite(here.range.0),
-        high: finite(here.range.1),
+        low: here.interval.and_then(|interval| finite(interval.0)),
+        high: here.interval.and_then(|interval| finite(interval.1)),
         text: verdict.expectation.quantity.show(here.value, verdict.metric),
         standing: here.standing.name(),
     };

@@ -11,6 +11,14 @@ pub enum RunError {
     Scenario(ScenarioError),
     /// An invariant broke: results up to then must not be used.
     Invariant(Box<Violation>),
+    /// Nothing will ever move the packets that wait.
+    Deadlock {
+        /// What was found, and when.
+        violation: Box<Violation>,
+        /// The nodes along paused links that wait for each other, the first one again at the end; empty if there is no such
+        /// circle.
+        circle: Vec<String>,
+    },
     /// A host's invariant broke, or its transport gave up.
     Host {
         /// The seed that repeats it.
@@ -36,6 +44,8 @@ pub enum RunError {
         limit: Option<Time>,
         /// Packets were lost on links, and the transport has no timeout that would repeat them.
         has_no_timeouts: bool,
+        /// As in [`RunError::Deadlock`].
+        circle: Vec<String>,
     },
     /// [`crate::Progress::tick`] said so.
     Cancelled,
@@ -53,10 +63,15 @@ impl std::fmt::Display for RunError {
         match self {
             RunError::Scenario(error) => write!(f, "{error}"),
             RunError::Invariant(violation) => write!(f, "{violation}, {BUILT_FROM}"),
+            RunError::Deadlock { violation, circle } => {
+                write!(f, "{violation}")?;
+                write_circle(circle, f)?;
+                write!(f, ", {BUILT_FROM}")
+            }
             RunError::Host { seed, at, host, problem } => {
                 write!(f, "at {at} in host {host}: {problem} (seed {seed}), {BUILT_FROM}")
             }
-            RunError::Unfinished { seed, at, flows, first, limit, has_no_timeouts } => {
+            RunError::Unfinished { seed, at, flows, first, limit, has_no_timeouts, circle } => {
                 let are = if *flows == 1 { "flow is" } else { "flows are" };
                 write!(f, "at {at} {flows} {are} not over, the first is flow {}", first.0)?;
                 if let Some(limit) = limit {
@@ -68,11 +83,19 @@ impl std::fmt::Display for RunError {
                          `timeout` of the scheme's transport in a scenario, switch them on",
                     )?;
                 }
+                write_circle(circle, f)?;
                 write!(f, " (seed {seed}), {BUILT_FROM}")
             }
             RunError::Cancelled => f.write_str("the run was ended"),
         }
     }
+}
+
+fn write_circle(circle: &[String], f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    if circle.is_empty() {
+        return Ok(());
+    }
+    write!(f, "; paused links wait for each other: {}", circle.join(" -> "))
 }
 
 impl std::error::Error for RunError {}

@@ -32,11 +32,12 @@ function drawPanel(panel, place) {
   const width = 490, labels = hasPoints ? 216 : 140, values = 66, row = 28, top = 6;
   const bottom = top + panel.rows.length * row, range = panelRange(panel);
   const scale = linear(range[0], range[1], labels, width - values);
-  const drawing = chart(width, bottom + 24, `${panel.claim}: the paper says ${panel.paper}`);
+  const drawing = chart(width, bottom + 38, `${panel.claim}: the paper says ${panel.paper}`);
   for (const tick of ticks(range[0], range[1], 5)) {
     drawing.append(line(scale(tick), top, scale(tick), bottom, "tick"));
     drawing.append(text(scale(tick), bottom + 16, trim(tick), { class: "soft", "text-anchor": "middle" }));
   }
+  drawing.append(text((labels + width - values) / 2, bottom + 33, panel.unit, { class: "soft", "text-anchor": "middle" }));
   drawing.append(...drawBand(panel, scale, range, top, bottom, `fade${place}`));
   if (panel.neutral !== null) drawing.append(line(scale(panel.neutral), top, scale(panel.neutral), bottom, "neutral"));
   panel.rows.forEach((entry, index) => {
@@ -65,20 +66,29 @@ function drawPanel(panel, place) {
   return made;
 }
 
-/* One measure, a bar per scheme, with the seeds' range. */
+/* One measure, a bar per scheme, with its interval of confidence. */
 function drawBars(name, cells) {
   const place = metricPlace(name);
   const present = cells.filter((cell) => cell.values[place]);
   const width = 320, labels = 122, values = 76, row = 26;
   const high = Math.max(...present.map((cell) => cell.values[place][2]), 1e-12);
   const scale = linear(0, high, labels, width - values);
-  const drawing = chart(width, present.length * row + 4, DATA.metrics[place].title);
+  const bottom = present.length * row + 4;
+  const drawing = chart(width, bottom + 20, DATA.metrics[place].title);
+  for (const tick of ticks(0, high, 3)) {
+    drawing.append(line(scale(tick), 0, scale(tick), bottom, "tick"));
+    drawing.append(text(scale(tick), bottom + 15, show(name, tick), { class: "soft", "text-anchor": "middle" }));
+  }
   present.forEach((cell, index) => {
-    const y = index * row, [mean, low, most, words] = cell.values[place], name = DATA.schemes[cell.scheme];
-    drawing.append(text(0, y + 18, name.length > 19 ? `${name.slice(0, 18)}…` : name, {}));
+    const y = index * row, [mean, low, most, words] = cell.values[place], scheme = DATA.schemes[cell.scheme];
+    drawing.append(text(0, y + 18, scheme.length > 19 ? `${scheme.slice(0, 18)}…` : scheme, {}));
     const bar = svg("rect", { x: labels, y: y + 5, width: Math.max(scale(mean) - labels, 1), height: 17, rx: 2, fill: colour(cell.scheme) });
-    drawing.append(titled(bar, `${name}: ${words}`));
-    if (most > low) drawing.append(line(scale(low), y + 13.5, scale(most), y + 13.5, "whisker"));
+    drawing.append(titled(bar, `${scheme}: ${words}`));
+    /* No measure is negative, wherever its interval reaches. */
+    if (most > low) {
+      drawing.append(line(scale(Math.max(low, 0)), y + 13.5, scale(most), y + 13.5, "whisker"));
+      for (const edge of [low, most].filter((edge) => edge >= 0)) drawing.append(line(scale(edge), y + 9, scale(edge), y + 18, "whisker"));
+    }
     drawing.append(text(width, y + 18, words, { "text-anchor": "end" }));
   });
   return card(DATA.metrics[place].title, null, drawing);

@@ -98,6 +98,8 @@ function drawStory(entry, highest) {
   drawing.append(titled(svg("path", { class: "line", d: path(paused), stroke: "var(--pause)", "stroke-width": 1.5 }), "ports that are paused"));
   drawing.append(line(FILM.side, base, width - FILM.side, base, "axis"));
   for (const tick of ticks(0, end, 6)) drawing.append(text(x(tick), height - 2, `${trim(tick / 1000)} ms`, { class: "soft", "text-anchor": "middle" }));
+  drawing.append(text(0, 9, `paused ports, up to ${highest.paused}`, { style: "fill:var(--pause);font-size:10px" }));
+  drawing.append(text(width, 9, `waiting, up to ${Math.round(highest.kb)} KB`, { style: "fill:var(--queue);font-size:10px", "text-anchor": "end" }));
   const cursor = line(x(0), 0, x(0), base, "cursor");
   drawing.append(cursor);
   return { drawing, move: (at) => { cursor.setAttribute("x1", x(at)); cursor.setAttribute("x2", x(at)); } };

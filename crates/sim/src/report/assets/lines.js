@@ -1,8 +1,9 @@
 /* Lines: a measure along an axis, the tail of single packets, slowdown by size, flows under way over time. */
 
-const PLOT = { width: 460, height: 280, left: 58, right: 14, top: 10, bottom: 40 };
+const PLOT = { width: 460, height: 294, left: 58, right: 14, top: 24, bottom: 40 };
 
-function frame(drawing, xs, ys, xLabel) {
+/* Axes with their ticks and labels; the vertical axis has its label above it. */
+function frame(drawing, xs, ys, xLabel, yLabel) {
   const { width, height, left, right, top, bottom } = PLOT;
   for (const [at, words] of ys) {
     drawing.append(line(left, at, width - right, at, "tick"));
@@ -13,6 +14,7 @@ function frame(drawing, xs, ys, xLabel) {
     drawing.append(text(at, height - bottom + 17, words, { class: "soft", "text-anchor": "middle" }));
   }
   drawing.append(line(left, height - bottom, width - right, height - bottom, "axis"));
+  if (yLabel) drawing.append(text(0, 11, yLabel, { class: "soft" }));
   drawing.append(text((left + width - right) / 2, height - 4, xLabel, { class: "soft", "text-anchor": "middle" }));
 }
 
@@ -31,6 +33,13 @@ function thinned(values, scale, gap) {
 /* Points that are numbers in order are joined by a line; names are not, and get bars. */
 const isScale = () => DATA.points.every((point) => /^[0-9.]/.test(point));
 
+/* The interval of confidence, upright. */
+function whisker(drawing, x, y, [, low, high]) {
+  if (!(high > low)) return;
+  drawing.append(line(x, y(Math.max(low, 0)), x, y(high), "whisker"));
+  for (const edge of [low, high].filter((edge) => edge >= 0)) drawing.append(line(x - 3.5, y(edge), x + 3.5, y(edge), "whisker"));
+}
+
 function drawSweep(name) {
   const place = metricPlace(name), { width, height, left, right, top, bottom } = PLOT;
   const present = DATA.cells.filter((cell) => cell.values[place]);
@@ -42,7 +51,7 @@ function drawSweep(name) {
   const drawing = chart(width, height, `${DATA.metrics[place].title} by ${DATA.axis}`);
   const every = Math.ceil(DATA.points.length / 7);
   frame(drawing, DATA.points.map((point, index) => [x(index), index % every ? "" : point]),
-    ticks(0, high, 5).map((tick) => [y(tick), show(name, tick)]), DATA.axis);
+    ticks(0, high, 5).map((tick) => [y(tick), show(name, tick)]), DATA.axis, DATA.metrics[place].title);
   DATA.schemes.forEach((scheme, index) => {
     const cells = present.filter((cell) => cell.scheme === index).sort((a, b) => a.point - b.point);
     if (!cells.length) return;
@@ -53,11 +62,13 @@ function drawSweep(name) {
         const from = points[at][0] + wide * (index - DATA.schemes.length / 2), height = Math.max(y(0) - points[at][1], 1);
         const bar = svg("rect", { x: from + 1, y: y(0) - height, width: wide - 2, height, rx: 2, fill: colour(index) });
         drawing.append(titled(bar, `${scheme}, ${DATA.points[cell.point]}: ${cell.values[place][3]}`));
+        whisker(drawing, from + wide / 2, y, cell.values[place]);
       });
       return;
     }
     drawing.append(svg("path", { class: "line", d: path(points), stroke: colour(index) }));
     cells.forEach((cell, at) => {
+      whisker(drawing, points[at][0], y, cell.values[place]);
       const dot = svg("circle", { cx: points[at][0], cy: points[at][1], r: 3.5, fill: colour(index) });
       drawing.append(titled(dot, `${scheme}, ${DATA.points[cell.point]}: ${cell.values[place][3]}`));
     });
@@ -75,7 +86,7 @@ function drawTail(point) {
   const y = logarithmic(0.0008, 0.1, top, height - bottom);
   const drawing = chart(width, height, "completion times of single packets, 90 % to 99.9 %");
   frame(drawing, thinned(logTicks(low, high), x, 52).map((tick) => [x(tick), show("_s", tick)]),
-    [0.9, 0.95, 0.99, 0.995, 0.999].map((share) => [y(1 - share), `${trim(share * 100)} %`]), "completion time");
+    [0.9, 0.95, 0.99, 0.995, 0.999].map((share) => [y(1 - share), `${trim(share * 100)} %`]), "completion time", "share of single packets");
   for (const cell of cells) {
     const points = cell.tail.map((value, place) => [x(value), y(1 - DATA.shares[place])]);
     const curve = svg("path", { class: "line", d: path(points), stroke: colour(cell.scheme) });
@@ -97,7 +108,7 @@ function drawSizes(point) {
   const drawing = chart(width, height, "slowdown by size of the flow");
   const words = (size) => size > 2 ** 40 ? "more" : `≤ ${showBytes(size)}`;
   frame(drawing, sizes.map((size, place) => [x(place), place % 2 ? "" : words(size)]),
-    thinned(logTicks(1, Math.max(high, 2)), y, 18).map((tick) => [y(tick), `${trim(tick)}×`]), "size of the flow");
+    thinned(logTicks(1, Math.max(high, 2)), y, 18).map((tick) => [y(tick), `${trim(tick)}×`]), "size of the flow", "slowdown");
   for (const cell of cells) {
     for (const [column, dash] of [[2, null], [1, "3 4"]]) {
       const points = cell.sizes.map((entry) => [x(sizes.indexOf(entry[0])), y(entry[column])]);
@@ -119,7 +130,7 @@ function drawHistory(point) {
   const x = linear(0, end, left, width - right), y = linear(0, high, height - bottom, top);
   const drawing = chart(width, height, "flows under way over time");
   frame(drawing, ticks(0, end, 6).map((tick) => [x(tick), `${trim(tick)} ms`]),
-    ticks(0, high, 5).map((tick) => [y(tick), show("flows", tick)]), "time, while flows arrive");
+    ticks(0, high, 5).map((tick) => [y(tick), show("flows", tick)]), "time, while flows arrive", "flows under way");
   for (const cell of cells) {
     const points = [[x(0), y(0)], ...cell.history.map((entry) => [x(entry[0]), y(entry[1])])];
     const curve = svg("path", { class: "line", d: path(points), stroke: colour(cell.scheme) });

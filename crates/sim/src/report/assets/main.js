@@ -29,13 +29,19 @@ function build() {
   page.append(element("header", {},
     element("p", { class: "figure" }, DATA.figure), element("h1", {}, DATA.title), element("p", { class: "lead" }, DATA.claim),
     element("ul", { class: "facts" }, DATA.facts.map((fact) => element("li", {}, fact)))));
+  if (DATA.failures.length) {
+    page.append(element("h2", {}, "Runs without a result"),
+      element("p", { class: "faint" }, "Nothing on this page has them in its means."),
+      element("ul", { class: "failures" }, DATA.failures.map((failure) => element("li", {}, failure))));
+  }
   if (DATA.panels.length) {
     page.append(element("h2", {}, "Against the paper"),
-      element("p", { class: "faint" }, "Bars are means over the seeds, thin lines reach from the lowest to the highest seed; the shaded band is the paper's."),
+      element("p", { class: "faint" }, "Bars are means over the seeds. Thin lines are intervals of confidence of 95 %, which one seed does not have. The shaded band is the paper's."),
       element("div", { class: "grid wide" }, DATA.panels.map(drawPanel)));
   }
-  const film = drawFilms();
+  const film = drawFilms(), storms = drawStorms();
   if (film) page.append(element("h2", {}, "The network over time"), film);
+  if (storms) page.append(element("h2", {}, "Pauses, link by link"), storms);
   page.append(element("h2", {}, "What was measured"), ...measures());
   const tails = DATA.points.slice(0, 4).flatMap((_, point) => [drawTail(point), drawSizes(point), drawHistory(point)]).filter((made) => made !== null);
   if (tails.length) page.append(element("h2", {}, "Not only the average"), element("div", { class: "grid wide" }, tails));
@@ -50,8 +56,11 @@ function build() {
 
 try {
   build();
+  addSaving();
 } catch (error) {
   DRAWN.errors += 1;
   document.getElementById("page").append(element("pre", {}, String(error.stack || error)));
 }
-Object.assign(document.documentElement.dataset, { state: "drawn", charts: DRAWN.charts, marks: DRAWN.marks, errors: DRAWN.errors });
+/* For tests: whether the page is wider than the window. */
+const beyond = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+Object.assign(document.documentElement.dataset, { beyond: Math.max(beyond, 0), state: "drawn", charts: DRAWN.charts, marks: DRAWN.marks, errors: DRAWN.errors });
