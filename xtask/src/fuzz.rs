@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
+use crate::debug;
 use crate::shell::{Line, Log, has_program, root, target_dir};
 use crate::test::Tally;
 
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     engine.prepare(&log)?;
     for target in chosen {
-        let line = engine.line(target, args.minutes * 60);
+        let line = engine.line(target, args.minutes * 60, Speed::Fast);
         println!("$ {line}");
         if !line.run()? {
             return Ok(ExitCode::FAILURE);
@@ -75,13 +76,22 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
     };
     engine.prepare(log)?;
     for target in targets()? {
-        let success = engine.line(&target, BRIEF_SECONDS).run_logged(log)?;
+        let success = engine.line(&target, BRIEF_SECONDS, Speed::Light).run_logged(log)?;
         tally.add(Tally::one(success));
         if !success {
             break;
         }
     }
     Ok(tally)
+}
+
+/// How libFuzzer's targets are compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Speed {
+    /// For long runs.
+    Fast,
+    /// For seconds: compiling them takes longer than they run.
+    Light,
 }
 
 /// The runner of a target.
@@ -104,7 +114,7 @@ impl Engine {
         Ok(())
     }
 
-    /// libFuzzer where it can run; installs cargo-fuzz into the build folder once.
+    /// libFuzzer where it can run; installs cargo-fuzz into the build folder once, not optimised, since it only starts others.
     fn best(log: &Log) -> Result<Self> {
         if Self::available().is_err() {
             return Ok(Self::Plain);
@@ -112,7 +122,7 @@ impl Engine {
         let tools = target_dir().join("xtask/tools");
         let program = tools.join("bin/cargo-fuzz");
         if !program.is_file() {
-            let install = Line::cargo("install --quiet --locked cargo-fuzz --root").arg(&tools);
+            let install = Line::cargo("install --quiet --locked --debug cargo-fuzz --root").arg(&tools);
             if !install.run_logged(log)? {
                 log.note("cargo-fuzz could not be installed: the plain driver runs instead")?;
                 return Ok(Self::Plain);
@@ -121,8 +131,12 @@ impl Engine {
         Ok(Self::LibFuzzer(program))
     }
 
-    /// Writes the corpora that libFuzzer begins with; the plain driver makes its own.
+    /// Builds the plain driver, and writes the corpora that libFuzzer begins with; the plain driver makes its own.
     fn prepare(&self, log: &Log) -> Result<()> {
+        let build = debug::build("highwire-fuzz-targets", "--bin highwire-fuzz-targets");
+        if !build.run_logged(log)? {
+            bail!("the targets do not build; see {}", log.path().display());
+        }
         if let Self::LibFuzzer(_) = self
             && !driver("corpus").arg(seeds_dir()).run_logged(log)?
         {
@@ -133,7 +147,7 @@ impl Engine {
 
     /// The command that runs `target` for a given time. Inputs that libFuzzer wants to keep go into its own
     /// corpus folder; an input that breaks a promise goes into `fuzz/artifacts/`.
-    fn line(&self, target: &str, seconds: u64) -> Line {
+    fn line(&self, target: &str, seconds: u64, speed: Speed) -> Line {
         match self {
             Self::Plain => driver("run").arg(target).arg("--seconds").arg(seconds.to_string()),
             Self::LibFuzzer(program) => {
@@ -143,7 +157,9 @@ impl Engine {
                 Line::new("rustup")
                     .words("run nightly")
                     .arg(program)
-                    .words("run --target-dir")
+                    .arg("run")
+                    .words(if speed == Speed::Light { "--dev" } else { "" })
+                    .arg("--target-dir")
                     .arg(target_dir().join("fuzz"))
                     .arg(target)
                     .arg(grown)
@@ -162,7 +178,7 @@ fn seeds_dir() -> PathBuf {
 
 /// The plain driver; built with overflow checks and debug assertions, as tests are.
 fn driver(command: &str) -> Line {
-    Line::cargo("run --quiet --package highwire-fuzz-targets --").arg(command)
+    Line::new(&target_dir().join("debug/highwire-fuzz-targets").to_string_lossy()).arg(command)
 }
 
 /// The targets by name: each libFuzzer binary is a file, and a test holds the two lists together.

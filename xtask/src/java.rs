@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::libs;
 use crate::packages::{self, Missing};
 use crate::shell::{Line, Log, has_program, root, target_dir};
 use crate::test::Tally;
+use crate::{debug, libs};
 
 /// The oldest release with `java.lang.foreign` in its final form.
 const JDK_MIN: u32 = 22;
@@ -61,8 +61,8 @@ fn maven(log: &Log) -> Result<std::result::Result<Option<Line>, Missing>> {
         Err(missing) => return Ok(Err(missing)),
     };
     // The other side: the program that serves, and one for conversations.
-    let is_built = Line::cargo("build --package highwire-cli").run_logged(log)?
-        && Line::cargo("build --package highwire-host --example conversation").run_logged(log)?;
+    let is_built = debug::program().run_logged(log)?
+        && debug::build("highwire-host", "--example conversation").run_logged(log)?;
     if !is_built {
         return Ok(Ok(None));
     }

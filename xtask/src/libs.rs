@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
+use crate::debug;
 use crate::shell::{Line, root, target_dir};
 
 use table::Table;
@@ -42,13 +43,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// Builds the objects; returns their folder, or `None` if the compiler failed.
 pub(crate) fn build(release: bool) -> Result<Option<PathBuf>> {
     let profile = if release { "release" } else { "debug" };
-    let mut cargo = Line::cargo(
-        "build --package highwire-ibverbs --package highwire-paths --package highwire-poll --lib",
-    );
-    if release {
-        cargo = cargo.arg("--release");
-    }
-    if !cargo.run()? {
+    let others = "--package highwire-paths --package highwire-poll --lib";
+    let cargo = if release {
+        Line::cargo("build --release --package highwire-ibverbs")
+    } else {
+        debug::build("highwire-ibverbs", "")
+    };
+    if !cargo.words(others).run()? {
         return Ok(None);
     }
     let built = target_dir().join(profile);

@@ -7,6 +7,7 @@ mod bench;
 mod commands;
 mod compat;
 mod debian;
+mod debug;
 mod dist;
 mod documents;
 mod faults;

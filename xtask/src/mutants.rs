@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
+use crate::debug;
 use crate::shell::{Line, Log, root, target_dir};
 use crate::table::Table;
 
@@ -84,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let log = Log::create("mutants")?;
     let program = installed(&log)?;
     // Devices that share an address need the program that owns it.
-    if !Line::cargo("build --package highwire-cli").run_logged(&log)? {
+    if !debug::program().run_logged(&log)? {
         bail!("the program does not build; {} says why", log.path().display());
     }
     for &(name, _) in &chosen {

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell::{Line, Log, root, target_dir};
 use crate::test::Tally;
-use crate::{libs, packages};
+use crate::{debug, libs, packages};
 
 const FOLDER: &str = "crates/ibverbs/tests/programs";
 /// What the programs are compiled with.
@@ -107,10 +107,11 @@ impl Drop for Built {
 impl Built {
     /// Builds it; `None` if that fails, and the log says why.
     pub(crate) fn new(release: bool, log: &Log) -> Result<Option<Built>> {
-        let mut cargo = Line::cargo("build --package highwire-cli --bin highwire");
-        if release {
-            cargo = cargo.arg("--release");
-        }
+        let cargo = if release {
+            Line::cargo("build --release --package highwire-cli --bin highwire")
+        } else {
+            debug::program()
+        };
         if !cargo.run_logged(log)? {
             return Ok(None);
         }

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use crate::measurements;
 use crate::packages;
 use crate::shell::{Line, Log};
 use crate::table::Table;
+use crate::{debug, measurements};
 
 /// The tools for the co-simulation.
 pub(crate) const PACKAGES: &[&str] = &["verilator", "g++", "make"];
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 /// Runs the co-simulation, and adds up its output; nothing if a port differs, which has been shown.
 fn simulate(cycles: u64, log: &Log) -> Result<Option<Table>> {
-    let line = Line::cargo("test --package highwire-nanopu --test rtl -- --show-output");
+    let line = debug::test("highwire-nanopu", &["rtl"]).words("-- --show-output");
     if !line.env("HIGHWIRE_RTL_CYCLES", cycles.to_string()).run_logged(log)? {
         let text = log.text()?;
         let shown: Vec<&str> = text.lines().rev().take(60).collect();

@@ -7,7 +7,8 @@ use crate::shell::{Line, Log};
 use crate::test::Tally;
 
 /// Redis's clients, and its server as the oracle of replies; etcd; and the program that makes networks.
-const PACKAGES: &[&str] = &["redis-tools", "redis-server", "python3-redis", "etcd-server", "iproute2"];
+pub(crate) const PACKAGES: &[&str] =
+    &["redis-tools", "redis-server", "python3-redis", "etcd-server", "iproute2"];
 
 /// The crate's tests, which print a reason if a program is missing.
 pub(crate) fn step(log: &Log) -> Result<Tally> {

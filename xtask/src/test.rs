@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
+use crate::packages;
 use crate::shell::{Log, target_dir};
 
 use busy::Busy;
@@ -57,7 +58,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let chosen = choose(args)?;
+    let (chosen, in_unit) = without_repeats(choose(args)?);
+    prepare_unit(&in_unit)?;
     let _busy = Busy::start(args.busy);
     let mut seconds_before = Durations::load();
     let mut finished = Vec::new();
@@ -101,6 +103,28 @@ fn choose(args: &Args) -> Result<Vec<&'static Step>> {
     Ok(steps::ALL.iter().filter(|step| args.steps.iter().any(|name| name == step.name)).collect())
 }
 
+/// The steps to run, and those whose tests `unit` runs as well, when it is chosen.
+fn without_repeats(chosen: Vec<&'static Step>) -> (Vec<&'static Step>, Vec<&'static Step>) {
+    let has_unit = chosen.iter().any(|step| step.name == "unit");
+    chosen.into_iter().partition(|step| !has_unit || step.in_unit_with.is_empty())
+}
+
+/// Installs what those tests need; a test without it says so in its skip.
+fn prepare_unit(in_unit: &[&'static Step]) -> Result<()> {
+    if in_unit.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = in_unit.iter().map(|step| step.name).collect();
+    println!("in the step unit: {}", names.join(", "));
+    let log = Log::create("packages")?;
+    for step in in_unit {
+        if let Err(missing) = packages::ensure(step.in_unit_with, &log)? {
+            println!("{}: {}", step.name, missing.0);
+        }
+    }
+    Ok(())
+}
+
 fn run_step(step: &'static Step) -> Result<Finished> {
     let log = Log::create(step.name)?;
     let start = Instant::now();
@@ -136,5 +160,20 @@ impl Durations {
         if let Ok(text) = serde_json::to_vec(&self.0) {
             let _ = std::fs::write(target_dir().join("xtask/seconds.json"), text);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_that_unit_has_run_do_not_run_again() {
+        let (chosen, in_unit) = without_repeats(steps::ALL.iter().collect());
+        let names = |steps: &[&Step]| steps.iter().map(|step| step.name).collect::<Vec<_>>();
+        assert_eq!(names(&in_unit), ["page", "dissector", "rtl", "store"]);
+        assert_eq!(chosen.len() + in_unit.len(), steps::ALL.len());
+        let alone = steps::ALL.iter().filter(|step| step.name == "store").collect();
+        assert_eq!(names(&without_repeats(alone).0), ["store"], "without unit it runs by itself");
     }
 }

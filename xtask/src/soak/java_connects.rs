@@ -8,8 +8,8 @@ use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::java;
 use crate::shell::{Line, Log, root, target_dir};
+use crate::{debug, java};
 
 /// Options of `cargo xtask soak java-connects`.
 #[derive(Debug, clap::Args)]
@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         .words("-q -B -pl rpc -am -DskipTests test-compile")
         .env("JAVA_HOME", &home)
         .dir(root().join("java"));
-    if !Line::cargo("build --package highwire-cli").run_logged(&log)? || !maven.run_logged(&log)? {
+    if !debug::program().run_logged(&log)? || !maven.run_logged(&log)? {
         bail!("the programs could not be built: {}", log.path().display());
     }
     // A registry of its own, so that its files can be counted.

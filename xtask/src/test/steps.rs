@@ -10,7 +10,8 @@ use anyhow::Result;
 
 use crate::shell::{Line, Log, has_program, root, target_dir};
 use crate::{
-    commands, compat, dist, documents, fuzz, interop, java, layers, packages, programs, rtl, store, witnesses,
+    commands, compat, debug, dist, documents, fuzz, interop, java, layers, packages, programs, rtl, store,
+    witnesses,
 };
 
 use super::tally::Tally;
@@ -23,14 +24,23 @@ pub(super) struct Step {
     /// Also without `--all`.
     pub(super) first: bool,
     pub(super) run: fn(&Log) -> Result<Tally>,
+    /// Where these packages are installed, `unit` runs the same tests.
+    pub(super) in_unit_with: &'static [&'static str],
+}
+
+impl Step {
+    const fn in_unit_with(mut self, packages: &'static [&'static str]) -> Self {
+        self.in_unit_with = packages;
+        self
+    }
 }
 
 const fn first(name: &'static str, title: &'static str, run: fn(&Log) -> Result<Tally>) -> Step {
-    Step { name, title, first: true, run }
+    Step { name, title, first: true, run, in_unit_with: &[] }
 }
 
 const fn rest(name: &'static str, title: &'static str, run: fn(&Log) -> Result<Tally>) -> Step {
-    Step { name, title, first: false, run }
+    Step { name, title, first: false, run, in_unit_with: &[] }
 }
 
 /// Every step of `cargo xtask test`.
@@ -46,15 +56,17 @@ pub(super) const ALL: &[Step] = &[
         commands::step,
     ),
     rest("cli", "the programs: two processes, end to end", cli),
-    rest("page", "a browser draws every chart of a report", page),
+    rest("page", "a browser draws every chart of a report", page).in_unit_with(BROWSER),
     rest("examples", "programs that show the Rust API run and find what they expect", examples),
     rest("doctest", "examples in the documentation run", doctest),
     rest("docs", "the documentation builds without a warning", docs),
     rest("irn-trace", "the receiver reproduces the IRN authors' trace", irn_trace),
     rest("nanopu-traces", "the nanoPU answers recorded requests as the prototype did", nanopu_traces),
-    rest("dissector", "Wireshark reads the extension's packets as `highwire pcap` does", dissector),
+    rest("dissector", "Wireshark reads the extension's packets as `highwire pcap` does", dissector)
+        .in_unit_with(&["tshark"]),
     rest("witnesses", "Porcupine finds each key of simulated histories linearizable", witnesses::step),
-    rest("rtl", "the nanoPU's blocks in SystemVerilog do what the model does, cycle by cycle", rtl_blocks),
+    rest("rtl", "the nanoPU's blocks in SystemVerilog do what the model does, cycle by cycle", rtl_blocks)
+        .in_unit_with(rtl::PACKAGES),
     rest("wake-model", "no wake-up is lost in any modelled interleaving", wake_model),
     rest("wake-soak", "no wake-up is lost among a million events for threads that sleep", wake_soak),
     rest("models", "loom finds no interleaving that breaks the tables", models),
@@ -64,7 +76,8 @@ pub(super) const ALL: &[Step] = &[
     rest("dropin", "programs for RDMA cards, unmodified, a part of `cargo xtask compat`", compat::step),
     rest("java", "the verbs in Java, and conversations with them", java::step),
     rest("comparisons", "what measures other systems counts rightly, and notices a wrong reply", comparisons),
-    rest("store", "the store: real faults, and Redis's own clients", store::step),
+    rest("store", "the store: real faults, and Redis's own clients", store::step)
+        .in_unit_with(store::PACKAGES),
     rest("interop", "conversations with the Linux kernel's RNIC", interop::step),
     rest(
         "wake-kernel",
@@ -104,7 +117,7 @@ fn unit(log: &Log) -> Result<Tally> {
         log.note(&missing.0)?;
     }
     // Devices that share an address need the program that owns it.
-    if !Line::cargo("build --package highwire-cli").run_logged(log)? {
+    if !debug::program().run_logged(log)? {
         return Ok(Tally::one(false));
     }
     let broker = target_dir().join("debug/highwire");
@@ -146,22 +159,23 @@ fn left_in(folder: &Path) -> Result<Vec<OsString>> {
     Ok(left)
 }
 
-/// The unit tests run it as well, if a browser is installed.
+const BROWSER: &[&str] = &["chromium"];
+
 fn page(log: &Log) -> Result<Tally> {
     if !has_program("chromium")
-        && let Err(missing) = packages::ensure(&["chromium"], log)?
+        && let Err(missing) = packages::ensure(BROWSER, log)?
     {
         return Ok(Tally::skipped("page", &missing.0));
     }
-    cargo_test(log, Line::cargo("test --package highwire-sim --test page"))
+    cargo_test(log, debug::test("highwire-sim", &["page"]))
 }
 
 /// Programs of `host` that end by themselves: each checks its results, and fails if they are wrong.
 const EXAMPLES: &[&str] = &["hello", "one_sided", "datagrams", "events"];
 
 fn examples(log: &Log) -> Result<Tally> {
-    let is_built = Line::cargo("build --package highwire-host --examples").run_logged(log)?
-        && Line::cargo("build --package highwire-cli").run_logged(log)?;
+    let is_built =
+        debug::build("highwire-host", "--examples").run_logged(log)? && debug::program().run_logged(log)?;
     if !is_built {
         return Ok(Tally::one(false));
     }
@@ -234,7 +248,7 @@ fn irn_trace(log: &Log) -> Result<Tally> {
         None if beside.is_dir() => beside,
         None => return Ok(Tally::skipped("irn-trace", &format!("no trace: set {NAME} to its folder"))),
     };
-    let line = Line::cargo("test --package highwire-transport --test irn_trace").env(NAME, folder);
+    let line = debug::test("highwire-transport", &["irn_trace"]).env(NAME, folder);
     let tally = cargo_test(log, line)?;
     if tally == Tally::default() {
         return Ok(Tally::skipped("irn-trace", "no test of that name"));
@@ -253,24 +267,22 @@ fn nanopu_traces(log: &Log) -> Result<Tally> {
             return Ok(Tally::skipped("nanopu-traces", &format!("no traces: set {NAME} to their folder")));
         }
     };
-    let line = Line::cargo("test --package highwire-nanopu --test threads --test selection");
+    let line = debug::test("highwire-nanopu", &["threads", "selection"]);
     cargo_test(log, line.env(NAME, folder))
 }
 
-/// The unit tests run it as well, if tshark is installed.
 fn dissector(log: &Log) -> Result<Tally> {
     if let Err(missing) = packages::ensure(&["tshark"], log)? {
         return Ok(Tally::skipped("dissector", &missing.0));
     }
-    cargo_test(log, Line::cargo("test --package highwire-wire --test dissector"))
+    cargo_test(log, debug::test("highwire-wire", &["dissector"]))
 }
 
-/// The unit tests run it as well, if Verilator is installed.
 fn rtl_blocks(log: &Log) -> Result<Tally> {
     if let Err(missing) = packages::ensure(rtl::PACKAGES, log)? {
         return Ok(Tally::skipped("rtl", &missing.0));
     }
-    cargo_test(log, Line::cargo("test --package highwire-nanopu --test rtl"))
+    cargo_test(log, debug::test("highwire-nanopu", &["rtl"]))
 }
 
 /// The part that all echoes share, and those over bare sockets, which take seconds to build. The benchmarks

@@ -1,0 +1,60 @@
+//! Commands of the debug build that share what they compile.
+//!
+//! Cargo chooses the features of every crate by all packages that a command names, and compiles a crate again for another
+//! choice. The laboratory has each feature that any package of the workspace wants, so these commands name it too, and
+//! build nothing of it that they do not ask for.
+
+use crate::shell::Line;
+
+/// `cargo build` of targets of one package.
+pub(crate) fn build(package: &str, targets: &str) -> Line {
+    of("build", package).words(targets)
+}
+
+/// The program of the product.
+pub(crate) fn program() -> Line {
+    build("highwire-cli", "--bin highwire")
+}
+
+/// `cargo test` of some of a package's files of tests.
+pub(crate) fn test(package: &str, files: &[&str]) -> Line {
+    files.iter().fold(of("test", package), |line, file| line.arg("--test").arg(file))
+}
+
+fn of(command: &str, package: &str) -> Line {
+    Line::cargo(command).arg("--package").arg(package).words("--package highwire-lab")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Crates of the tree of these packages, each with its features.
+    fn features(packages: &str) -> BTreeMap<String, String> {
+        let line = Line::cargo("tree --offline --prefix none --edges normal,build --format {p}|{f}");
+        let output = line.words(packages).capture().unwrap();
+        assert!(output.success, "{}", output.stderr);
+        let lines = output.stdout.lines().map(|line| line.trim_end_matches(" (*)"));
+        lines.filter_map(|line| line.split_once('|')).map(|(p, f)| (p.to_owned(), f.to_owned())).collect()
+    }
+
+    /// Otherwise a first run of the tests compiles most crates two or three times.
+    #[test]
+    fn commands_of_the_steps_choose_the_same_features_of_every_crate() {
+        let whole = features("--workspace");
+        assert!(whole.len() > 100, "{}", whole.len());
+        let without_programs = "--workspace --exclude highwire-cli --exclude highwire-lab";
+        for packages in [
+            "--package highwire-lab",
+            "--package highwire-cli --package highwire-lab",
+            "--package highwire-ibverbs --package highwire-lab",
+            without_programs,
+        ] {
+            for (package, chosen) in features(packages) {
+                assert_eq!(Some(&chosen), whole.get(&package), "{package} with {packages}");
+            }
+        }
+    }
+}
