@@ -3,7 +3,7 @@
 begin
 as_user mkdir /home/user/job
 as_user env GITHUB_PATH=/home/user/job/path GITHUB_ENV=/home/user/job/env RUNNER_TOOL_CACHE=/home/user/tools \
-    sh /repo/.github/actions/setup-highwire/setup.sh "$(echo /dist/*.tar.gz)"
+    sh /repo/.github/actions/setup-highwire/setup.sh "$(echo /dist/highwire-[0-9]*.tar.gz)"
 cat /home/user/job/path /home/user/job/env
 
 # step COMMAND…: a later step of the job, a process that has nothing from the first but the files.

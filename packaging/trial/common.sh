@@ -63,6 +63,20 @@ measured() {
     done
 }
 
+# finds_laboratory PROGRAM: the commands that it hands to the laboratory work.
+finds_laboratory() {
+    as_user "$1" sim list >/out/experiments || fail "no list of experiments"
+    grep -q 'irn/fig01' /out/experiments || fail "the list has no first figure"
+    as_user "$1" sim explain experiments/irn/fig01.toml >/out/explained || fail "no experiment is explained"
+    as_user "$1" store check --help >/dev/null || fail "no checks of the store"
+}
+
+# finds_no_laboratory PROGRAM: it says where to get it.
+finds_no_laboratory() {
+    as_user "$1" sim list >/out/missing 2>&1 && fail "a laboratory that is not installed"
+    grep -q 'the package highwire-lab' /out/missing || fail "it does not say where to get the laboratory"
+}
+
 # Whether a process of Highwire's lives.
 pgrep_highwire() {
     for exe in /proc/[0-9]*/exe; do

@@ -1,7 +1,7 @@
 # Two pods on two nodes, by a user without rights.
 . /trial/common.sh
 begin
-as_user tar -xzf "$(echo /dist/*.tar.gz)" -C /home/user
+as_user tar -xzf "$(echo /dist/highwire-[0-9]*.tar.gz)" -C /home/user
 program=$(echo /home/user/highwire-*/bin/highwire)
 as_user timeout 300 sh /repo/examples/containers/two-pods.sh "$program" >/out/pods 2>&1 || {
     cat /out/pods

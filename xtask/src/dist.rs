@@ -26,7 +26,7 @@ use crate::shell::{Line, Log, root, target_dir};
 
 use build::{Product, Profile};
 use packaged::Format;
-use stage::Stage;
+use stage::{Part, Stage};
 pub(crate) use trial::step;
 
 /// Options of `cargo xtask dist`.
@@ -105,17 +105,33 @@ fn make(kinds: &[Kind], profile: Profile, log: &Log) -> Result<Vec<PathBuf>> {
     if !problems.is_empty() {
         bail!("{}", problems.join("\n"));
     }
-    let stage = Stage::make(&product, log)?;
+    let stages = Stage::both(&product, log)?;
     let folder = target_dir().join("dist");
-    let mut made = Vec::new();
-    for kind in kinds {
-        made.push(pack(*kind, &stage, &tools, &folder, log)?);
-    }
+    let mut made = pack_all(kinds, &stages, &tools, &folder, log)?;
     made.push(archive::sums(&folder)?);
     Ok(made)
 }
 
-/// Packs the tree as one kind of file.
+/// Packs both parts as files of these kinds. An image and a wheel hold the product alone.
+fn pack_all(
+    kinds: &[Kind],
+    stages: &[Stage; 2],
+    tools: &tools::Tools,
+    to: &Path,
+    log: &Log,
+) -> Result<Vec<PathBuf>> {
+    let mut made = Vec::new();
+    for kind in kinds {
+        let has_part =
+            |stage: &&Stage| stage.part == Part::Product || matches!(kind, Kind::Tar | Kind::Deb | Kind::Rpm);
+        for stage in stages.iter().filter(has_part) {
+            made.push(pack(*kind, stage, tools, to, log)?);
+        }
+    }
+    Ok(made)
+}
+
+/// Packs a tree as one kind of file.
 fn pack(kind: Kind, stage: &Stage, tools: &tools::Tools, to: &Path, log: &Log) -> Result<PathBuf> {
     fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
     match kind {

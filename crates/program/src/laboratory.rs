@@ -60,7 +60,7 @@ pub fn become_laboratory(words: &[OsString]) -> Result<ExitCode> {
         let shown = words.iter().take(2).map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
         format!(
             "`highwire {shown}` belongs to {LABORATORY}, which is neither beside this program nor in PATH: \
-             `cargo install --path crates/lab` in a checkout builds it"
+             the package {LABORATORY} has it, and `cargo install --path crates/lab` in a checkout builds it"
         )
     })?;
     // By this name its help speaks of the commands as they were typed.

@@ -10,11 +10,12 @@ use crate::shell::{Line, Log};
 use super::stage::Stage;
 use super::{check, epoch, version};
 
-/// Packs the tree below one folder, to be unpacked anywhere.
+/// Packs the tree below one folder, to be unpacked anywhere. The folder's name is that of the product for both parts: unpacked in the
+/// same place, the laboratory lies beside the program that looks for it.
 pub(super) fn tarball(stage: &Stage, to: &Path, log: &Log) -> Result<PathBuf> {
-    let name = format!("highwire-{}-{}-linux", version(), std::env::consts::ARCH);
-    let plain = to.join(format!("{name}.tar"));
-    pack(stage.prefix(), &name, &plain, log)?;
+    let which = format!("{}-{}-linux", version(), std::env::consts::ARCH);
+    let plain = to.join(format!("{}-{which}.tar", stage.part.name()));
+    pack(stage.prefix(), &format!("highwire-{which}"), &plain, log)?;
     compress(&plain, log)
 }
 

@@ -1,4 +1,4 @@
-//! The product: the program and the drop-in libraries, optimised, linked for an older C library.
+//! The product: the program and the drop-in libraries, optimised, linked for an older C library. And the laboratory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,11 +54,19 @@ impl Product {
         check(&program.env("HIGHWIRE_EMBED_DIR", product.libraries()), log)?;
         fs::copy(built.join("highwire"), product.program()).context("cargo has made no program")?;
         strip(&product.program(), "--strip-all", log)?;
+
+        check(&last_step(profile, "highwire-lab", "--bin highwire-lab", &search), log)?;
+        fs::copy(built.join("highwire-lab"), product.laboratory()).context("cargo has made no laboratory")?;
+        strip(&product.laboratory(), "--strip-all", log)?;
         Ok(product)
     }
 
     pub(super) fn program(&self) -> PathBuf {
         self.folder.join("highwire")
+    }
+
+    pub(super) fn laboratory(&self) -> PathBuf {
+        self.folder.join("highwire-lab")
     }
 
     pub(super) fn libraries(&self) -> PathBuf {
@@ -69,7 +77,7 @@ impl Product {
     pub(super) fn problems(&self) -> Result<Vec<String>> {
         let libraries = LIBRARIES.iter().map(|name| self.libraries().join(name));
         let mut problems = Vec::new();
-        for file in libraries.chain([self.program()]) {
+        for file in libraries.chain([self.program(), self.laboratory()]) {
             problems.extend(floor::problems(&file, glibc::FLOOR)?);
         }
         Ok(problems)

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::shell::Log;
 
-use super::stage::Stage;
+use super::stage::{Part, Stage};
 use super::tools::Tools;
 use super::{cache, check, epoch, glibc, version};
 
@@ -32,13 +32,14 @@ impl Format {
 
 /// Packs the tree below `/usr`.
 pub(super) fn make(format: Format, stage: &Stage, tools: &Tools, to: &Path, log: &Log) -> Result<PathBuf> {
-    let recipe = cache().join(format!("nfpm-{}.json", format.name()));
+    let name = stage.part.name();
+    let recipe = cache().join(format!("nfpm-{name}-{}.json", format.name()));
     let text = serde_json::to_string_pretty(&description(format, stage)?)?;
     fs::write(&recipe, text).with_context(|| recipe.display().to_string())?;
     let arch = std::env::consts::ARCH;
     let path = to.join(match format {
-        Format::Deb => format!("highwire_{}_{}.deb", version(), debian(arch)),
-        Format::Rpm => format!("highwire-{}-1.{arch}.rpm", version()),
+        Format::Deb => format!("{name}_{}_{}.deb", version(), debian(arch)),
+        Format::Rpm => format!("{name}-{}-1.{arch}.rpm", version()),
     });
     let line = tools.line("nfpm").words("package --packager").arg(format.name()).arg("--config").arg(&recipe);
     let line = line.arg("--target").arg(&path).env("SOURCE_DATE_EPOCH", epoch()?.to_string());
@@ -48,7 +49,6 @@ pub(super) fn make(format: Format, stage: &Stage, tools: &Tools, to: &Path, log:
 
 /// What nfpm reads: JSON, which YAML includes.
 fn description(format: Format, stage: &Stage) -> Result<Value> {
-    let (major, minor) = glibc::FLOOR;
     let mut contents = stage
         .files()?
         .into_iter()
@@ -69,7 +69,7 @@ fn description(format: Format, stage: &Stage) -> Result<Value> {
         contents.push(json!({"dst": format!("/usr/{folder}"), "type": "dir", "file_info": info}));
     }
     Ok(json!({
-        "name": "highwire",
+        "name": stage.part.name(),
         "arch": debian(std::env::consts::ARCH),
         "platform": "linux",
         "version": version(),
@@ -77,17 +77,43 @@ fn description(format: Format, stage: &Stage) -> Result<Value> {
         "section": "net",
         "priority": "optional",
         "maintainer": "The Highwire developers <highwire@invalid>",
-        "description": "RDMA on any Linux machine: no card, no kernel module, no root\n\
-                        A software RNIC in user space, and libraries that programs for RDMA cards use unmodified.",
+        "description": about(stage.part),
         "license": "MIT OR Apache-2.0",
-        "depends": match format {
-            Format::Deb => vec![format!("libc6 (>= {major}.{minor})"), "libgcc-s1 | libgcc1".to_owned()],
-            Format::Rpm => vec![format!("glibc >= {major}.{minor}"), "libgcc".to_owned()],
-        },
+        "depends": depends(format, stage.part),
         // Otherwise the name of the machine that packs.
         "rpm": {"buildhost": "highwire", "group": "System Environment/Libraries"},
         "contents": contents,
     }))
+}
+
+/// The first line, and then more of them.
+fn about(part: Part) -> &'static str {
+    match part {
+        Part::Product => {
+            "RDMA on any Linux machine: no card, no kernel module, no root\n\
+             A software RNIC in user space, and libraries that programs for RDMA cards use unmodified."
+        }
+        Part::Laboratory => {
+            "Simulations and measurements of Highwire\n\
+             The commands `highwire sim`, `highwire nanopu` and `highwire bench`."
+        }
+    }
+}
+
+/// The packages without which it does not start. The laboratory finds the product of its own version.
+fn depends(format: Format, part: Part) -> Vec<String> {
+    let (major, minor) = glibc::FLOOR;
+    let mut depends = match format {
+        Format::Deb => vec![format!("libc6 (>= {major}.{minor})"), "libgcc-s1 | libgcc1".to_owned()],
+        Format::Rpm => vec![format!("glibc >= {major}.{minor}"), "libgcc".to_owned()],
+    };
+    if part == Part::Laboratory {
+        depends.push(match format {
+            Format::Deb => format!("highwire (= {}-1)", version()),
+            Format::Rpm => format!("highwire = {}", version()),
+        });
+    }
+    depends
 }
 
 /// Where a distribution wants a file.

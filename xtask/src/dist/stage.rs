@@ -1,4 +1,4 @@
-//! The tree of files that every package holds, laid out below a prefix as `/usr` is.
+//! The trees of files that packages hold, laid out below a prefix as `/usr` is: one of the product, one of the laboratory.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,33 +13,65 @@ use super::{cache, check, licences};
 
 /// Shells, and where each looks for completions below a prefix.
 const COMPLETIONS: [(&str, &str); 3] = [
-    ("bash", "share/bash-completion/completions/highwire"),
-    ("zsh", "share/zsh/site-functions/_highwire"),
-    ("fish", "share/fish/vendor_completions.d/highwire.fish"),
+    ("bash", "share/bash-completion/completions/{}"),
+    ("zsh", "share/zsh/site-functions/_{}"),
+    ("fish", "share/fish/vendor_completions.d/{}.fish"),
 ];
+
+/// What a tree holds, and so a package.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The program and the drop-in libraries.
+    Product,
+    /// What measures and teaches. It is larger than the product, which does without it.
+    Laboratory,
+}
+
+impl Part {
+    /// Of its package and of its program.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Part::Product => "highwire",
+            Part::Laboratory => "highwire-lab",
+        }
+    }
+}
 
 /// The tree.
 pub(super) struct Stage {
+    pub(super) part: Part,
     prefix: PathBuf,
 }
 
 impl Stage {
-    /// Lays the product out, with its manual and completions if the program makes them.
-    pub(super) fn make(product: &Product, log: &Log) -> Result<Stage> {
-        let prefix = cache().join("stage");
+    /// Lays a part out, with its manual and completions if the program makes them.
+    pub(super) fn make(part: Part, product: &Product, log: &Log) -> Result<Stage> {
+        let name = part.name();
+        let prefix = cache().join("stage").join(name);
         let _ = fs::remove_dir_all(&prefix);
-        let stage = Stage { prefix };
-        stage.add("bin/highwire", &product.program(), 0o755)?;
-        for name in LIBRARIES {
-            stage.add(&format!("lib/highwire/{name}"), &product.libraries().join(name), 0o644)?;
+        let stage = Stage { part, prefix };
+        let program = match part {
+            Part::Product => product.program(),
+            Part::Laboratory => product.laboratory(),
+        };
+        stage.add(&format!("bin/{name}"), &program, 0o755)?;
+        if part == Part::Product {
+            for name in LIBRARIES {
+                stage.add(&format!("lib/highwire/{name}"), &product.libraries().join(name), 0o644)?;
+            }
+            stage.add("share/doc/highwire/README.md", &root().join("packaging/README.md"), 0o644)?;
         }
         for licence in licences() {
-            let name = licence.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            stage.add(&format!("share/doc/highwire/{name}"), &licence, 0o644)?;
+            let file = licence.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            stage.add(&format!("share/doc/{name}/{file}"), &licence, 0o644)?;
         }
-        stage.add("share/doc/highwire/README.md", &root().join("packaging/README.md"), 0o644)?;
-        stage.add_what_the_program_writes(&product.program(), log)?;
+        stage.add_what_the_program_writes(&program, log)?;
         Ok(stage)
+    }
+
+    /// Lays both out.
+    pub(super) fn both(product: &Product, log: &Log) -> Result<[Stage; 2]> {
+        Ok([Stage::make(Part::Product, product, log)?, Stage::make(Part::Laboratory, product, log)?])
     }
 
     fn add_what_the_program_writes(&self, program: &Path, log: &Log) -> Result<()> {
@@ -47,7 +79,7 @@ impl Stage {
         for (shell, place) in COMPLETIONS {
             let output = Line::new(&program).arg("completions").arg(shell).capture()?;
             if output.success && !output.stdout.is_empty() {
-                self.write(place, output.stdout.as_bytes())?;
+                self.write(&place.replace("{}", self.part.name()), output.stdout.as_bytes())?;
             } else {
                 log.note(&format!("no completions for {shell}: {}", output.stderr.trim()))?;
             }

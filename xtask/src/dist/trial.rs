@@ -17,7 +17,7 @@ use crate::test::Tally;
 use super::build::{Product, Profile};
 use super::stage::Stage;
 use super::tools::Tools;
-use super::{FILES, archive, cache, pack, wheel};
+use super::{FILES, archive, cache, pack_all, wheel};
 use roots::Roots;
 
 /// What is tried in which system.
@@ -53,13 +53,11 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
     let problems = product.problems()?;
     tally.add(judged(problems, log)?);
 
-    let stage = Stage::make(&product, log)?;
+    let stages = Stage::both(&product, log)?;
     let (one, two) = (cache().join("trial/one"), cache().join("trial/two"));
     for folder in [&one, &two] {
         let _ = fs::remove_dir_all(folder);
-        for kind in FILES {
-            pack(kind, &stage, &tools, folder, log)?;
-        }
+        pack_all(&FILES, &stages, &tools, folder, log)?;
         archive::sums(folder)?;
     }
     tally.add(judged(differences(&one, &two)?, log)?);
