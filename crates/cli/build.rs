@@ -1,61 +1,11 @@
-//! Puts the drop-in libraries into the program, if `HIGHWIRE_EMBED_DIR` names the folder that holds them:
-//! `HIGHWIRE_EMBED_DIR=$(cargo xtask libs --release) cargo install --path crates/cli`.
-//!
-//! Cargo cannot build them here: they are linked with versions that a `cdylib` cannot carry. Without the
-//! variable the program looks for them beside itself.
+//! The program may hold the drop-in libraries; the library `highwire` needs nothing made here.
 
-use std::fmt::Write as _;
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use sha2::{Digest, Sha256};
-
-const VARIABLE: &str = "HIGHWIRE_EMBED_DIR";
-/// The library without which no program works.
-const VERBS: &str = "libibverbs.so.1";
+#[cfg(feature = "program")]
+#[path = "build/embed.rs"]
+mod embed;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-env-changed={VARIABLE}");
-    let files = match std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty()) {
-        Some(folder) => libraries(Path::new(&folder)),
-        None => Vec::new(),
-    };
-    let mut hash = Sha256::new();
-    let mut list = String::new();
-    for (name, path) in &files {
-        println!("cargo::rerun-if-changed={}", path.display());
-        let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        hash.update(name);
-        hash.update((bytes.len() as u64).to_le_bytes());
-        hash.update(&bytes);
-        let _ = writeln!(list, "    ({name:?}, include_bytes!({path:?})),");
-    }
-    let hash = hash.finalize().iter().take(16).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
-    let text = format!(
-        "/// Of the names and bytes of all files.\npub(super) const HASH: &str = \"{hash}\";\n\
-         /// Names, and the bytes that they stand for.\npub(super) static FILES: &[(&str, &[u8])] = &[\n{list}];\n"
-    );
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo names a folder"));
-    fs::write(out.join("embedded.rs"), text).expect("cargo's folder takes files");
-}
-
-/// The shared objects of a folder, by name, with whole paths.
-fn libraries(folder: &Path) -> Vec<(String, PathBuf)> {
-    let fail = |what: &str| -> ! { panic!("{VARIABLE}={}: {what}", folder.display()) };
-    if !folder.is_absolute() {
-        fail("name the folder by its whole path, since cargo builds each package in its own folder");
-    }
-    let Ok(entries) = fs::read_dir(folder) else { fail("no such folder") };
-    let mut files: Vec<(String, PathBuf)> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter_map(|path| Some((path.file_name()?.to_str()?.to_string(), path)))
-        // Files that are being written begin with a dot.
-        .filter(|(name, path)| !name.starts_with('.') && name.contains(".so") && path.is_file())
-        .collect();
-    files.sort();
-    if !files.iter().any(|(name, _)| name == VERBS) {
-        fail("no libibverbs.so.1 in there; `cargo xtask libs --release` prints a folder that has it");
-    }
-    files
+    #[cfg(feature = "program")]
+    embed::write();
 }

@@ -66,7 +66,7 @@ measured() {
 # finds_laboratory PROGRAM: the commands that it hands to the laboratory work.
 finds_laboratory() {
     as_user "$1" sim list >/out/experiments || fail "no list of experiments"
-    grep -q 'irn/fig01' /out/experiments || fail "the list has no first figure"
+    grep -q 'IRN Figure 1 ' /out/experiments || fail "the list has no first figure"
     as_user "$1" sim explain experiments/irn/fig01.toml >/out/explained || fail "no experiment is explained"
     as_user "$1" store check --help >/dev/null || fail "no checks of the store"
 }

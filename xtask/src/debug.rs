@@ -13,7 +13,7 @@ pub(crate) fn build(package: &str, targets: &str) -> Line {
 
 /// The program of the product.
 pub(crate) fn program() -> Line {
-    build("highwire-cli", "--bin highwire")
+    build("highwire", "--bin highwire")
 }
 
 /// `cargo test` of some of a package's files of tests.
@@ -45,10 +45,10 @@ mod tests {
     fn commands_of_the_steps_choose_the_same_features_of_every_crate() {
         let whole = features("--workspace");
         assert!(whole.len() > 100, "{}", whole.len());
-        let without_programs = "--workspace --exclude highwire-cli --exclude highwire-lab";
+        let without_programs = "--workspace --exclude highwire --exclude highwire-lab";
         for packages in [
             "--package highwire-lab",
-            "--package highwire-cli --package highwire-lab",
+            "--package highwire --package highwire-lab",
             "--package highwire-ibverbs --package highwire-lab",
             without_programs,
         ] {

@@ -73,8 +73,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     kinds.dedup();
     let log = Log::create("dist")?;
     let (files, others): (Vec<Kind>, Vec<Kind>) = kinds.into_iter().partition(|kind| FILES.contains(kind));
+    let profile = if args.debug { Profile::Debug } else { Profile::Release };
     if !files.is_empty() {
-        let profile = if args.debug { Profile::Debug } else { Profile::Release };
         let made =
             make(&files, profile, &log).with_context(|| format!("the log is {}", log.path().display()))?;
         for path in made {
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut success = true;
     for kind in others {
         success &= match kind {
-            Kind::Crates => crates::check(&log)?,
+            Kind::Crates => crates::check(&product(profile, &log)?.0, &log)?,
             _ => java::install(&log)?,
         };
     }
@@ -96,6 +96,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 /// Builds the product and packs it as files of these kinds; the sums come last.
 fn make(kinds: &[Kind], profile: Profile, log: &Log) -> Result<Vec<PathBuf>> {
+    let (product, tools) = product(profile, log)?;
+    let stages = Stage::both(&product, log)?;
+    let folder = target_dir().join("dist");
+    let mut made = pack_all(kinds, &stages, &tools, &folder, log)?;
+    made.push(archive::sums(&folder)?);
+    Ok(made)
+}
+
+/// The product, which starts on the oldest C library, and the tools that made it.
+fn product(profile: Profile, log: &Log) -> Result<(Product, tools::Tools)> {
     let tools = match tools::Tools::get(log)? {
         Ok(tools) => tools,
         Err(missing) => bail!("{}", missing.0),
@@ -105,11 +115,7 @@ fn make(kinds: &[Kind], profile: Profile, log: &Log) -> Result<Vec<PathBuf>> {
     if !problems.is_empty() {
         bail!("{}", problems.join("\n"));
     }
-    let stages = Stage::both(&product, log)?;
-    let folder = target_dir().join("dist");
-    let mut made = pack_all(kinds, &stages, &tools, &folder, log)?;
-    made.push(archive::sums(&folder)?);
-    Ok(made)
+    Ok((product, tools))
 }
 
 /// Packs both parts as files of these kinds. An image and a wheel hold the product alone.

@@ -43,9 +43,8 @@ const HOUSE: &[(&str, u8, World)] = &[
     ("poll", 6, World::Face),
     ("stage", 6, World::Face),
     ("program", 6, World::Face),
-    ("cli", 7, World::Face),
     ("lab", 7, World::Face),
-    ("highwire", 7, World::Face),
+    ("cli", 7, World::Face),
 ];
 
 /// The only crate that plays threads in a model of a machine.
@@ -83,9 +82,9 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
 fn parse(metadata: &str) -> Result<(Vec<String>, Vec<Dependency>)> {
     let json: serde_json::Value = serde_json::from_str(metadata).context("cargo metadata is not JSON")?;
     let ours = |value: &serde_json::Value| {
-        // The facade bears the bare name.
+        // The package of the program bears the bare name; its folder is `cli`.
         let name = value["name"].as_str()?;
-        (name == "highwire").then_some(name).or_else(|| name.strip_prefix("highwire-")).map(String::from)
+        (name == "highwire").then_some("cli").or_else(|| name.strip_prefix("highwire-")).map(String::from)
     };
     let mut crates = Vec::new();
     let mut dependencies = Vec::new();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::shell::{Line, target_dir};
 
 /// Builds `highwire` and, beside it, `highwire-lab`, to which it hands what measures and teaches.
-pub(crate) const PROGRAMS: &str = "build --package highwire-cli --package highwire-lab";
+pub(crate) const PROGRAMS: &str = "build --package highwire --package highwire-lab";
 
 /// The released program.
 #[derive(Debug)]

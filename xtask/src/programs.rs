@@ -108,7 +108,7 @@ impl Built {
     /// Builds it; `None` if that fails, and the log says why.
     pub(crate) fn new(release: bool, log: &Log) -> Result<Option<Built>> {
         let cargo = if release {
-            Line::cargo("build --release --package highwire-cli --bin highwire")
+            Line::cargo("build --release --package highwire --bin highwire")
         } else {
             debug::program()
         };

@@ -63,10 +63,11 @@ fn build(commit: &str) -> Result<Program> {
     }
     eprintln!("building it");
     let target = checkout.join("target");
-    let mut line = Line::cargo("build --quiet --release --package highwire-cli");
+    // The packages of older commits have other names.
+    let mut line = Line::cargo("build --quiet --release --bin highwire");
     // Of older commits one program is all.
     if checkout.join("crates/lab").is_dir() {
-        line = line.words("--package highwire-lab");
+        line = line.words("--bin highwire-lab");
     }
     let line = line.arg("--target-dir");
     if !line.arg(&target).dir(&checkout).run()? {

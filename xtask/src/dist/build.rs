@@ -50,7 +50,7 @@ impl Product {
             }
         }
         // The program comes last, because it may hold the libraries.
-        let program = last_step(profile, "highwire-cli", "--bin highwire", &search);
+        let program = last_step(profile, "highwire", "--bin highwire", &search);
         check(&program.env("HIGHWIRE_EMBED_DIR", product.libraries()), log)?;
         fs::copy(built.join("highwire"), product.program()).context("cargo has made no program")?;
         strip(&product.program(), "--strip-all", log)?;

@@ -1,13 +1,19 @@
 //! The crates that are published, packed as the registry would get them.
 
+use std::fs;
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::shell::{Line, Log};
+use crate::shell::{Line, Log, root};
+
+use super::build::{LIBRARIES, Product};
 
 /// Packs every crate that is published, and sends nothing. Each is compiled from its archive only, so a file that is
 /// missing there shows.
-pub(super) fn check(log: &Log) -> Result<bool> {
+pub(super) fn check(product: &Product, log: &Log) -> Result<bool> {
+    let _libraries = Libraries::lend(product)?;
     let published = published()?;
     println!("{} crates: {}", published.len(), published.join(" "));
     let mut line = Line::cargo("publish --dry-run --allow-dirty");
@@ -15,6 +21,28 @@ pub(super) fn check(log: &Log) -> Result<bool> {
         line = line.arg("--package").arg(name);
     }
     line.run_logged(log)
+}
+
+/// The drop-in libraries in the folder of the program's package, from which `cargo install` puts them into the program; and
+/// out of it again at the end.
+struct Libraries(PathBuf);
+
+impl Libraries {
+    fn lend(product: &Product) -> Result<Libraries> {
+        let lent = Libraries(root().join("crates/cli/libraries"));
+        let folder = lent.0.join(std::env::consts::ARCH);
+        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        for name in LIBRARIES {
+            fs::copy(product.libraries().join(name), folder.join(name))?;
+        }
+        Ok(lent)
+    }
+}
+
+impl Drop for Libraries {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// Names of the workspace's crates that may be published.
@@ -98,9 +126,9 @@ mod tests {
     }
 
     #[test]
-    fn the_facade_and_the_program_are_published_and_the_tasks_are_not() {
+    fn the_program_and_the_crates_of_the_library_are_published_and_the_tasks_are_not() {
         let published = published().unwrap();
-        for name in ["highwire", "highwire-cli", "highwire-host", "highwire-store"] {
+        for name in ["highwire", "highwire-host", "highwire-store", "highwire-lab"] {
             assert!(published.iter().any(|has| has == name), "{name}");
         }
         assert!(published.iter().all(|name| name.starts_with("highwire")), "{published:?}");

@@ -122,7 +122,7 @@ fn unit(log: &Log) -> Result<Tally> {
     }
     let broker = target_dir().join("debug/highwire");
     let line = Line::cargo(
-        "test --workspace --exclude highwire-cli --exclude highwire-lab --lib --bins --tests --no-fail-fast",
+        "test --workspace --exclude highwire --exclude highwire-lab --lib --bins --tests --no-fail-fast",
     );
     cargo_test(log, line.env("HIGHWIRE_BROKER", broker))
 }
@@ -130,8 +130,7 @@ fn unit(log: &Log) -> Result<Tally> {
 /// Devices of the tests meet in a folder of their own, which must be empty when all have ended.
 fn cli(log: &Log) -> Result<Tally> {
     let folder = std::path::PathBuf::from(format!("/dev/shm/highwire-xtask-{}", std::process::id()));
-    let line =
-        Line::cargo("test --package highwire-cli --package highwire-lab --bins --tests --no-fail-fast");
+    let line = Line::cargo("test --package highwire --package highwire-lab --bins --tests --no-fail-fast");
     let mut tally = cargo_test(log, line.env("HIGHWIRE_SHM_DIR", &folder))?;
     let deadline = Instant::now() + BROKER_PATIENCE;
     let mut left = left_in(&folder)?;

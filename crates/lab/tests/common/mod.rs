@@ -30,7 +30,7 @@ fn product() -> &'static Path {
         if !product.is_file() {
             let target = folder.parent().expect("a profile's folder lies in the build folder");
             let mut cargo = Command::new(env!("CARGO"));
-            cargo.args(["build", "--quiet", "--package", "highwire-cli", "--target-dir"]).arg(target);
+            cargo.args(["build", "--quiet", "--package", "highwire", "--target-dir"]).arg(target);
             if folder.ends_with("release") {
                 cargo.arg("--release");
             }

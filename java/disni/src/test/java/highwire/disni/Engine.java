@@ -20,7 +20,7 @@ final class Engine implements AutoCloseable {
 
     private Engine(Path folder, boolean ownsFolder) throws IOException {
         Path program = Path.of(System.getProperty("highwire.program", "highwire"));
-        assumeTrue(Files.isExecutable(program), "skipped: " + program + " is not there: cargo build -p highwire-cli");
+        assumeTrue(Files.isExecutable(program), "skipped: " + program + " is not there: cargo build -p highwire");
         this.folder = folder;
         this.ownsFolder = ownsFolder;
         ProcessBuilder builder = new ProcessBuilder(program.toString(), "serve").redirectError(ProcessBuilder.Redirect.INHERIT);

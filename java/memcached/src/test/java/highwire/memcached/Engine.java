@@ -28,7 +28,7 @@ final class Engine implements AutoCloseable {
 
     Engine() throws IOException {
         Path program = Path.of(System.getProperty("highwire.program", "highwire"));
-        assumeTrue(Files.isExecutable(program), "skipped: " + program + " is not there: cargo build -p highwire-cli");
+        assumeTrue(Files.isExecutable(program), "skipped: " + program + " is not there: cargo build -p highwire");
         folder = Files.createTempDirectory(Path.of("/dev/shm"), "highwire-java-");
         ProcessBuilder builder = new ProcessBuilder(program.toString(), "serve").redirectError(ProcessBuilder.Redirect.INHERIT);
         builder.environment().put("HIGHWIRE_SHM_DIR", folder.toString());

@@ -31,7 +31,7 @@ final class Engine implements AutoCloseable {
 
     void start() throws IOException {
         Path program = Path.of(System.getProperty("highwire.program", "highwire"));
-        assumeTrue(Files.isExecutable(program), "skipped: " + program + " is not there: cargo build -p highwire-cli");
+        assumeTrue(Files.isExecutable(program), "skipped: " + program + " is not there: cargo build -p highwire");
         ProcessBuilder builder = new ProcessBuilder(program.toString(), "serve", "--address", ADDRESS);
         builder.environment().put("HIGHWIRE_SHM_DIR", folder.toString());
         builder.environment().remove("HIGHWIRE_ADDR");

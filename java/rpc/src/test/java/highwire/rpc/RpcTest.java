@@ -39,7 +39,7 @@ class RpcTest {
     @BeforeAll
     static void start() throws IOException {
         Path program = Path.of(System.getProperty("highwire.program", "highwire"));
-        assumeTrue(Files.isExecutable(program), "skipped: " + program + " is not there: cargo build -p highwire-cli");
+        assumeTrue(Files.isExecutable(program), "skipped: " + program + " is not there: cargo build -p highwire");
         folder = Files.createTempDirectory(Path.of("/dev/shm"), "highwire-java-");
         ProcessBuilder builder = new ProcessBuilder(program.toString(), "serve");
         builder.redirectError(ProcessBuilder.Redirect.INHERIT);

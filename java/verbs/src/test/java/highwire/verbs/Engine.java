@@ -49,7 +49,7 @@ final class Engine implements AutoCloseable {
 
     private static Engine start(Path folder, boolean ownsFolder) {
         Path program = Path.of(System.getProperty("highwire.program", "highwire"));
-        assumeTrue(Files.isExecutable(program), "skipped: " + program + " is not there: cargo build -p highwire-cli");
+        assumeTrue(Files.isExecutable(program), "skipped: " + program + " is not there: cargo build -p highwire");
         try {
             ProcessBuilder builder = new ProcessBuilder(program.toString(), "serve");
             builder.environment().put("HIGHWIRE_SHM_DIR", folder.toString());

@@ -25,7 +25,7 @@ public final class Engine implements AutoCloseable {
     /** @return one that serves already. @throws IOException it cannot be started. */
     public static Engine start() throws IOException {
         Path program = Path.of(System.getProperty("highwire.program", "highwire"));
-        assumeTrue(Files.isExecutable(program), "skipped: " + program + " is not there: cargo build -p highwire-cli");
+        assumeTrue(Files.isExecutable(program), "skipped: " + program + " is not there: cargo build -p highwire");
         Path folder = Files.createTempDirectory(Path.of("/dev/shm"), "highwire-java-");
         ProcessBuilder builder = new ProcessBuilder(program.toString(), "serve");
         builder.environment().put("HIGHWIRE_SHM_DIR", folder.toString());

@@ -50,7 +50,7 @@ class EveryWayTest {
     @ParameterizedTest
     @EnumSource(mode = EnumSource.Mode.MATCH_NONE, names = "JUCX.*", value = Way.class)
     void everyWayBringsMessagesThereAndBack(Way way) throws Exception {
-        assumeTrue(near != null, "skipped: " + PROGRAM + " is not there: cargo build -p highwire-cli");
+        assumeTrue(near != null, "skipped: " + PROGRAM + " is not there: cargo build -p highwire");
         Echo echo = way.echo();
         assumeTrue(echo.obstacle() == null, "skipped: " + echo.obstacle());
         for (int bytes : new int[] {4, 16384}) {
@@ -88,7 +88,7 @@ class EveryWayTest {
 
     /** The comparison's output for these ways, in a hurry. */
     private static String compare(String ways) throws Exception {
-        assumeTrue(near != null, "skipped: " + PROGRAM + " is not there: cargo build -p highwire-cli");
+        assumeTrue(near != null, "skipped: " + PROGRAM + " is not there: cargo build -p highwire");
         Process process = Jvm.start(Map.of("highwire.program", PROGRAM.toString(), "highwire.rounds", "1", "highwire.millis", "20",
                 "highwire.sizes", "4,1024", "highwire.ways", ways), Comparison.class);
         String text = new String(process.getInputStream().readAllBytes());

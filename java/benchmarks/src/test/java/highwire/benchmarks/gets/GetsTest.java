@@ -38,7 +38,7 @@ class GetsTest {
 
     @Test
     void everyClientGetsTheRightValues() throws Exception {
-        assumeTrue(Files.isExecutable(PROGRAM), "skipped: " + PROGRAM + " is not there: cargo build -p highwire-cli");
+        assumeTrue(Files.isExecutable(PROGRAM), "skipped: " + PROGRAM + " is not there: cargo build -p highwire");
         assumeTrue(Files.isExecutable(MEMCACHED), "skipped: " + MEMCACHED + " is not there: apt-get install memcached");
         Process process = new ProcessBuilder(List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-cp", System.getProperty("java.class.path"),
                 "-Dhighwire.program=" + PROGRAM, "-Dhighwire.memcached=" + MEMCACHED, "-Dhighwire.gets=1000", Gets.class.getName()))

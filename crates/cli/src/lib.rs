@@ -2,9 +2,16 @@
 //!
 //! | feature | module | what |
 //! |---|---|---|
-//! | `host` (default) | `host` | devices, queue pairs, memory regions, completions |
+//! | `host` | `host` | devices, queue pairs, memory regions, completions |
 //! | `rpc` | `rpc` | requests and responses over datagrams, from `async` code |
 //! | `store` | `store` | a transactional store: nodes and clients |
+//!
+//! `cargo install highwire` installs the program of that name, so the default features are the program's. A library leaves
+//! them out:
+//!
+//! ```toml
+//! highwire = { version = "0.1", default-features = false, features = ["host"] }
+//! ```
 //!
 //! The modules are crates of Highwire's under a shorter name. Programs that were written for RDMA cards need none of this: the
 //! program `highwire` runs them as they are.
