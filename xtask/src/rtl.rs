@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use crate::packages;
-use crate::shell::{Line, Log};
+use crate::shell::Log;
 use crate::table::Table;
 use crate::{debug, measurements};
 
