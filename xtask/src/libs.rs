@@ -49,7 +49,7 @@ pub(crate) fn build(release: bool) -> Result<Option<PathBuf>> {
     } else {
         debug::build("highwire-ibverbs", "")
     };
-    if !cargo.words(others).run()? {
+    if !cargo.words(others).arg("--quiet").run()? {
         return Ok(None);
     }
     let built = target_dir().join(profile);

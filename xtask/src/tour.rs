@@ -36,10 +36,51 @@ pub(crate) struct Stop {
     meaning: String,
     /// The command by which a visitor sees it again.
     command: String,
-    /// Output worth showing word for word.
+    /// What that command prints, word for word.
     output: String,
+    /// What it and others like it print, in sum.
+    sum: Option<Table>,
     chart: Option<Chart>,
+    /// Files that it has left beside the page: what each is, and its name.
+    links: Vec<(&'static str, &'static str)>,
 }
+
+impl Stop {
+    /// With nothing measured yet.
+    fn new(title: &str, meaning: impl Into<String>, command: impl Into<String>) -> Stop {
+        Stop {
+            title: title.into(),
+            meaning: meaning.into(),
+            command: command.into(),
+            output: String::new(),
+            sum: None,
+            chart: None,
+            links: Vec::new(),
+        }
+    }
+
+    /// With the output of its command, in which files of the checkout have their names from there.
+    fn showing(mut self, output: &str) -> Stop {
+        self.output = output.replace(&format!("{}/", root().display()), "");
+        self
+    }
+
+    /// As a terminal shows it.
+    fn to_text(&self) -> String {
+        let mut text = format!("$ {}\n{}", self.command, self.output);
+        if let Some(sum) = &self.sum {
+            text = format!("{}\n\n{IN_SUM}\n{}", text.trim_end(), sum.to_text());
+        }
+        let mut text = format!("{}\n\n{}\n", text.trim_end(), self.meaning.replace('`', ""));
+        for (what, name) in &self.links {
+            text += &format!("{what}: target/tour/{name}\n");
+        }
+        text
+    }
+}
+
+/// The heading of a table that no single command has printed.
+const IN_SUM: &str = "Such commands in sum:";
 
 /// The table that the stops fill: what, measured here, floor or paper, and how they compare.
 pub(crate) struct Results(Table);
@@ -55,16 +96,14 @@ pub(crate) fn run(_args: &Args) -> Result<ExitCode> {
     let started = Instant::now();
     println!("building the program (release) …");
     let program = Program::build()?;
-    let mut results = Results(Table::new(&["what", "measured here", "floor or paper", ""]));
+    let mut results = Results(Table::new(&["what", "measured here", "floor or paper", "ratio"]));
     let mut visited = Vec::new();
     for (index, stop) in stops::ALL.iter().enumerate() {
         println!("\n{}. {}", index + 1, stop.title);
         let seen = (stop.visit)(&program, &mut results).with_context(|| stop.title.to_string())?;
-        println!("   $ {}", seen.command);
-        for line in seen.output.lines() {
-            println!("   {line}");
+        for line in seen.to_text().lines() {
+            println!("{}", format!("   {line}").trim_end());
         }
-        println!("   {}", seen.meaning);
         visited.push(seen);
     }
     println!("\n{}", results.0.to_text());
@@ -81,4 +120,19 @@ fn write_page(stops: &[Stop], results: &Table) -> Result<PathBuf> {
     let html = page::render(stops, results, &bench::machine()?);
     std::fs::write(&path, html).with_context(|| path.display().to_string())?;
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_gets_neither_markdown_nor_this_machines_folders() {
+        let output = format!("wrote {}/target/tour/x.html\n", root().display());
+        let mut stop = Stop::new("t", "see `this`", "highwire x").showing(&output);
+        stop.sum = Some(Table::new(&["what"]));
+        stop.links.push(("the trace", "x.html"));
+        let expected = "$ highwire x\nwrote target/tour/x.html\n\nSuch commands in sum:\nwhat\n\nsee this\nthe trace: target/tour/x.html\n";
+        assert_eq!(stop.to_text(), expected);
+    }
 }

@@ -5,6 +5,7 @@ use anyhow::Result;
 use crate::bench::java_comparison;
 use crate::measure::{Program, Quantity};
 use crate::shell::Log;
+use crate::table::Table;
 
 use super::page::{Bar, Chart};
 use super::{Results, Stop};
@@ -14,13 +15,11 @@ const WAYS: &str = "READ,WRITE,RPC,NIO_UNIX,NIO_TCP,NIO_TCP_BLOCKING";
 
 /// Round trips between two JVMs.
 pub(super) fn beside_sockets(program: &Program, results: &mut Results) -> Result<Stop> {
-    let mut stop = Stop {
-        title: "Java, without a native library".into(),
-        meaning: "A message goes to another JVM and comes back: by RDMA over queues that both have mapped, in pure Java, and by the JDK's own sockets.".into(),
-        command: "cargo xtask bench --java".into(),
-        output: String::new(),
-        chart: None,
-    };
+    let mut stop = Stop::new(
+        "Java, without a native library",
+        "A message goes to another JVM and comes back: by RDMA over queues that both have mapped, in pure Java, and by the JDK's own sockets.",
+        "cargo xtask bench --java",
+    );
     let properties = [("ways", WAYS), ("sizes", "64"), ("millis", "200"), ("rounds", "1")];
     let text = match java_comparison(program, &properties, &Log::create("tour-java")?)? {
         Ok(text) => text,
@@ -38,9 +37,15 @@ pub(super) fn beside_sockets(program: &Program, results: &mut Results) -> Result
             "64 B to another JVM and back, WRITE",
             &Quantity::RoundTrip.show(write),
             &format!("NIO over TCP {}", Quantity::RoundTrip.show(tcp)),
-            &format!("{:.2} ×", write / tcp),
+            &ratio(write / tcp),
         );
     }
+    let mut sum = Table::new(&["way", "median", "of TCP"]);
+    for (what, ns) in &rows {
+        let share = find("NIO, TCP, polling").map_or(String::new(), |tcp| ratio(ns / tcp));
+        sum.row([what.clone(), Quantity::RoundTrip.show(*ns), share]);
+    }
+    stop.sum = Some(sum);
     let bars = rows.into_iter().map(|(label, value)| Bar {
         label,
         value,
@@ -52,8 +57,13 @@ pub(super) fn beside_sockets(program: &Program, results: &mut Results) -> Result
         bars: bars.collect(),
         is_logarithmic: true,
     });
-    stop.output = text.lines().filter(|line| line.starts_with('|')).map(|line| format!("{line}\n")).collect();
     Ok(stop)
+}
+
+/// With two digits that say something, however small it is.
+fn ratio(value: f64) -> String {
+    let places = if value >= 0.1 { 2 } else { 1 + (-value.max(1e-9).log10()).ceil() as usize };
+    format!("{value:.places$} ×")
 }
 
 /// A row of the comparison's table: what it is, and its median in nanoseconds.
@@ -66,7 +76,12 @@ fn row(line: &str) -> Option<(String, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::row;
+    use super::{ratio, row};
+
+    #[test]
+    fn a_small_ratio_is_not_rounded_to_nothing() {
+        assert_eq!([1.5, 0.31, 0.042, 0.000_23].map(ratio), ["1.50 ×", "0.31 ×", "0.042 ×", "0.00023 ×"]);
+    }
 
     #[test]
     fn a_median_is_read_from_a_row_and_not_from_its_heading() {

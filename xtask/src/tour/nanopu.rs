@@ -33,13 +33,11 @@ fn build(folder: &str) -> Result<Option<String>> {
 /// The echo program: a page with the events of each cycle, and the published round trips beside the measured
 /// ones.
 pub(super) fn timeline(program: &Program, results: &mut Results) -> Result<Stop> {
-    let mut stop = Stop {
-        title: "A processor with the network in its registers".into(),
-        meaning: "The nanoPU, simulated cycle by cycle: an ordinary C program reads requests from one register and writes answers to another. The page of the first command shows which word moved on which cycle; the bars are cycles from a message's first word in to its answer's last word out, the marks what the prototype's RTL took.".into(),
-        command: String::new(),
-        output: String::new(),
-        chart: None,
-    };
+    let mut stop = Stop::new(
+        "A processor with the network in its registers",
+        "The nanoPU, simulated cycle by cycle: an ordinary C program reads requests from one register and writes answers to another. The trace shows which word moved on which cycle. The bars, by `highwire nanopu figures --quick --only loopback`, are cycles from a message's first word in to its answer's last word out, the marks what the prototype's RTL took.",
+        "highwire nanopu run riscv/build/loopback.elf --trace target/tour/loopback.html",
+    );
     if let Some(missing) = build("riscv")? {
         stop.output = missing;
         return Ok(stop);
@@ -74,11 +72,8 @@ pub(super) fn timeline(program: &Program, results: &mut Results) -> Result<Stop>
     if bars.is_empty() {
         bail!("the experiment has no round trips in cycles");
     }
-    let shown = page.strip_prefix(root()).unwrap_or(&page).display();
-    stop.command = format!(
-        "highwire nanopu run riscv/build/loopback.elf --trace {shown} && highwire nanopu figures --quick --only loopback"
-    );
-    stop.output = run.stdout;
+    stop = stop.showing(&run.stdout);
+    stop.links.push(("the trace: each word on its cycle", "loopback.html"));
     stop.chart = Some(Chart {
         title: "Cycles through the nanoPU (simulated; shorter is better)".into(),
         bars,
@@ -94,13 +89,11 @@ fn leading_number(value: &serde_json::Value) -> Option<f64> {
 
 /// Programs on the core alone, with the cycles that the RTL of Rocket took for them.
 pub(super) fn rocket(program: &Program, results: &mut Results) -> Result<Stop> {
-    let mut stop = Stop {
-        title: "A core that is right to the cycle".into(),
-        meaning: "Benchmarks in C on the simulated core, beside the cycles that they took on the RTL of Rocket, the core that the nanoPU was built on. `cargo xtask rocket` runs that RTL and compares every commit.".into(),
-        command: format!("highwire nanopu run --bare riscv/benchmarks/build/{}.elf", BENCHMARKS[0]),
-        output: String::new(),
-        chart: None,
-    };
+    let mut stop = Stop::new(
+        "A core that is right to the cycle",
+        "Benchmarks in C on the simulated core, beside the cycles that they took on the RTL of Rocket, the core that the nanoPU was built on. `cargo xtask rocket` runs that RTL and compares every commit.",
+        format!("highwire nanopu run --bare riscv/benchmarks/build/{}.elf", BENCHMARKS[0]),
+    );
     if let Some(missing) = build("riscv/benchmarks")? {
         stop.output = missing;
         return Ok(stop);
@@ -119,6 +112,6 @@ pub(super) fn rocket(program: &Program, results: &mut Results) -> Result<Stop> {
     }
     let all = BENCHMARKS.len();
     results.row("benchmarks with the cycles of Rocket's RTL", &format!("{equal} of {all}"), "all", "");
-    stop.output = table.to_text();
+    stop.sum = Some(table);
     Ok(stop)
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::table::Table;
 
-use super::Stop;
+use super::{IN_SUM, Stop};
 
 /// Bars under one title.
 pub(crate) struct Chart {
@@ -33,17 +33,20 @@ h2 { font-size: 1.2rem; margin: 2.75rem 0 .4rem; }
 p { margin: .4rem 0 .9rem; }
 .faint { color: var(--faint); }
 pre { background: var(--code); padding: .8rem 1rem; overflow-x: auto; border-radius: .4rem; font: 13px/1.5 ui-monospace, monospace; }
-pre b { color: var(--mark); font-weight: 600; }
+pre.command { color: var(--mark); font-weight: 600; white-space: pre-wrap; overflow-wrap: anywhere; margin-bottom: 0; border-radius: .4rem .4rem 0 0; }
+pre.command + pre { margin-top: 0; padding-top: 0; border-radius: 0 0 .4rem .4rem; }
+a { color: var(--bar); }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: .38rem .6rem; border-bottom: 1px solid var(--rule); }
-th:first-child, td:first-child { text-align: left; padding-left: 0; }
+th, td { text-align: right; padding: .38rem .6rem; border-bottom: 1px solid var(--rule); white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; white-space: normal; min-width: 9rem; }
 th { font-weight: 600; color: var(--faint); font-size: .85rem; }
 .scroll { overflow-x: auto; }
-svg { width: 100%; height: auto; display: block; }
-svg text { font: 13px system-ui, sans-serif; fill: var(--ink); }
-svg .value { font-variant-numeric: tabular-nums; }
-svg rect { fill: var(--bar); }
-svg line { stroke: var(--mark); stroke-width: 2.5; }
+.bars div { position: relative; display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 1rem; margin: .55rem 0; font-size: .87rem; }
+.bars b { font-weight: 600; font-variant-numeric: tabular-nums; }
+.bars div::after { content: ''; flex-basis: 100%; height: .6rem; order: 3; }
+.bars i { position: absolute; left: 0; bottom: 0; height: .5rem; border-radius: 2px; background: var(--bar); }
+.bars u { position: absolute; bottom: -.15rem; height: .8rem; width: 3px; background: var(--mark); }
+@media (max-width: 40rem) { body { padding: 1rem .8rem 3rem; } h1 { font-size: 1.5rem; } th, td { padding: .3rem .3rem; font-size: .8rem; white-space: normal; } th:first-child, td:first-child { min-width: 7rem; } td:last-child { white-space: nowrap; } }
 ";
 
 /// The whole page.
@@ -63,17 +66,21 @@ pub(super) fn render(stops: &[Stop], results: &Table, machine: &str) -> String {
             "<h2>{}. {}</h2>\n<p>{}</p>",
             index + 1,
             escape(&stop.title),
-            escape(&stop.meaning)
+            in_code(&escape(&stop.meaning))
         );
         if let Some(chart) = &stop.chart {
-            html.push_str(&svg(chart));
+            html.push_str(&bars(chart));
         }
-        let _ = writeln!(
-            html,
-            "<pre><b>$ {}</b>\n{}</pre>",
-            escape(&stop.command),
-            escape(stop.output.trim_end())
-        );
+        let _ = writeln!(html, "<pre class=\"command\">$ {}</pre>", escape(&stop.command));
+        if !stop.output.is_empty() {
+            let _ = writeln!(html, "<pre>{}</pre>", escape(stop.output.trim_end()));
+        }
+        if let Some(sum) = &stop.sum {
+            let _ = write!(html, "<p class=\"faint\">{IN_SUM}</p>\n{}", table(sum));
+        }
+        for (what, name) in &stop.links {
+            let _ = writeln!(html, "<p><a href=\"{name}\">{}</a></p>", escape(what));
+        }
     }
     html.push_str("</body>\n</html>\n");
     html
@@ -96,37 +103,24 @@ fn table(table: &Table) -> String {
     html
 }
 
-const WIDTH: f64 = 900.0;
-const LABELS: f64 = 330.0;
-const VALUES: f64 = 110.0;
-const ROW: f64 = 28.0;
-
-/// Horizontal bars: label, bar with its mark, value.
-fn svg(chart: &Chart) -> String {
-    let height = ROW * chart.bars.len() as f64 + 8.0;
-    let mut html = format!(
-        "<p class=\"faint\">{}</p>\n<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{0}\">\n",
-        escape(&caption(chart))
-    );
+/// Horizontal bars: label, bar with its mark, value. Each is a line of text and a line with the bar, so that a phone has room.
+fn bars(chart: &Chart) -> String {
+    let mut html = format!("<p class=\"faint\">{}</p>\n<div class=\"bars\">\n", escape(&caption(chart)));
     let scale = Scale::of(chart);
-    for (index, bar) in chart.bars.iter().enumerate() {
-        let top = index as f64 * ROW + 4.0;
-        let text = top + 17.0;
-        let _ = writeln!(html, "<text x=\"0\" y=\"{text}\">{}</text>", escape(&bar.label));
-        let width = scale.width(bar.value).max(1.0);
-        let _ =
-            writeln!(html, "<rect x=\"{LABELS}\" y=\"{top}\" width=\"{width:.1}\" height=\"20\" rx=\"2\"/>");
+    for bar in &chart.bars {
+        let _ = write!(
+            html,
+            "<div><span>{}</span><b>{}</b><i style=\"width:{:.2}%\"></i>",
+            escape(&bar.label),
+            escape(&bar.text),
+            scale.percent(bar.value).max(0.3)
+        );
         if let Some(mark) = bar.mark.filter(|mark| *mark > 0.0) {
-            let x = LABELS + scale.width(mark);
-            let bottom = top + 22.0;
-            let _ =
-                writeln!(html, "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{}\" y2=\"{bottom}\"/>", top - 2.0);
+            let _ = write!(html, "<u style=\"left:{:.2}%\"></u>", scale.percent(mark));
         }
-        let x = LABELS + width + 8.0;
-        let _ =
-            writeln!(html, "<text class=\"value\" x=\"{x:.1}\" y=\"{text}\">{}</text>", escape(&bar.text));
+        html.push_str("</div>\n");
     }
-    html.push_str("</svg>\n");
+    html.push_str("</div>\n");
     html
 }
 
@@ -153,14 +147,23 @@ impl Scale {
         Self { low, high, is_logarithmic: chart.is_logarithmic }
     }
 
-    fn width(&self, value: f64) -> f64 {
+    /// Of the whole width.
+    fn percent(&self, value: f64) -> f64 {
         let share = if self.is_logarithmic {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
         } else {
             value / self.high
         };
-        share * (WIDTH - LABELS - VALUES)
+        share * 100.0
     }
+}
+
+/// Words between backticks as code.
+fn in_code(html: &str) -> String {
+    let parts = html.split('`').enumerate();
+    parts
+        .map(|(index, part)| if index % 2 == 1 { format!("<code>{part}</code>") } else { part.into() })
+        .collect()
 }
 
 fn escape(text: &str) -> String {
@@ -177,36 +180,42 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_bar_fills_the_width() {
+    fn the_longest_bar_has_the_whole_width() {
         for is_logarithmic in [false, true] {
             let scale = Scale::of(&chart(is_logarithmic));
-            assert!((scale.width(1_000.0) - (WIDTH - LABELS - VALUES)).abs() < 1e-6);
-            assert!(scale.width(10.0) > 0.0 && scale.width(10.0) < scale.width(1_000.0));
+            assert!((scale.percent(1_000.0) - 100.0).abs() < 1e-6);
+            assert!(scale.percent(10.0) > 0.0 && scale.percent(10.0) < scale.percent(1_000.0));
         }
     }
 
     #[test]
     fn nothing_in_a_label_is_markup() {
-        let html = svg(&chart(false));
+        let html = bars(&chart(false));
         assert!(html.contains("a &lt; b") && !html.contains("a < b"), "{html}");
     }
 
     #[test]
     fn a_logarithmic_scale_is_said_to_be_one() {
-        assert!(svg(&chart(true)).contains("bars; logarithmic scale"));
-        assert!(!svg(&chart(false)).contains("logarithmic"));
+        assert!(bars(&chart(true)).contains("bars; logarithmic scale"));
+        assert!(!bars(&chart(false)).contains("logarithmic"));
     }
 
     #[test]
     fn the_page_fetches_nothing() {
-        let stop = Stop {
-            title: "t".into(),
-            meaning: "m".into(),
-            command: "c".into(),
-            output: "o".into(),
-            chart: Some(chart(true)),
-        };
+        let mut stop = Stop::new("t", "m", "c").showing("o");
+        stop.chart = Some(chart(true));
         let html = render(&[stop], &Table::new(&["what"]), "a machine");
         assert!(!html.contains("http") && !html.contains("src="), "{html}");
+    }
+
+    #[test]
+    fn what_a_stop_leaves_is_linked_and_its_words_are_no_markdown() {
+        let mut stop = Stop::new("t", "see `highwire sim list`", "c");
+        stop.sum = Some(Table::new(&["what"]));
+        stop.links.push(("the trace", "loopback.html"));
+        let html = render(&[stop], &Table::new(&["what"]), "a machine");
+        assert!(html.contains("<a href=\"loopback.html\">the trace</a>"), "{html}");
+        assert!(html.contains("<code>highwire sim list</code>") && !html.contains('`'), "{html}");
+        assert!(html.contains(IN_SUM), "{html}");
     }
 }

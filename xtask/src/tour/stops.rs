@@ -11,6 +11,7 @@ use crate::shell::{root, target_dir};
 
 use super::page::{Bar, Chart};
 use super::{Results, Stop, java, nanopu, store, wake};
+use crate::table::Table;
 use crate::{libs, packages, shell::Log};
 
 /// Seconds of each of the eight goodput measurements.
@@ -63,15 +64,11 @@ fn captures(program: &Program, results: &mut Results) -> Result<Stop> {
         "every ICRC right",
         "all",
     );
-    Ok(Stop {
-        title: "Packets of real hardware's protocol, byte for byte".into(),
-        meaning: format!(
-            "{files} captures of two Linux kernels' own software RNICs, {packets} packets: each decodes, and every invariant CRC is right."
-        ),
-        command: "highwire pcap vectors/roce/rc_write_imm.pcap".into(),
-        output,
-        chart: None,
-    })
+    let meaning = format!(
+        "{files} captures of two Linux kernels' own software RNICs, {packets} packets: each decodes, and every invariant CRC is right."
+    );
+    let title = "Packets of real hardware's protocol, byte for byte";
+    Ok(Stop::new(title, meaning, "highwire pcap vectors/roce/rc_write_imm.pcap").showing(&output))
 }
 
 fn floor(program: &Program, _results: &mut Results) -> Result<Stop> {
@@ -79,24 +76,20 @@ fn floor(program: &Program, _results: &mut Results) -> Result<Stop> {
     if !output.success {
         bail!("{}", output.stderr.trim());
     }
-    Ok(Stop {
-        title: "How fast can this machine go at all?".into(),
-        meaning: "Raw sockets, a shared cache line and memory, with nothing of ours on top: what everything below is compared with.".into(),
-        command: "highwire perf floor".into(),
-        output: output.stdout,
-        chart: None,
-    })
+    let meaning = "Raw sockets, a shared cache line and memory, with nothing of ours on top: what everything below is compared with.";
+    Ok(Stop::new("How fast can this machine go at all?", meaning, "highwire perf floor")
+        .showing(&output.stdout))
 }
 
 fn speed(program: &Program, results: &mut Results) -> Result<Stop> {
-    let mut lines = String::new();
+    let mut sum = Table::new(&["what", "measured here", "floor or aim"]);
     let mut bars = Vec::new();
     for case in CASES {
         let outcome = case.measure(program, 1)?;
         let here = outcome.here.show(case.quantity);
         let against = against(&outcome);
         results.row(case.what, &here, &against, &outcome.comparison());
-        lines.push_str(&format!("{:<48}{here:>14}   {against}\n", case.what));
+        sum.row([case.what.into(), here.clone(), against]);
         if case.quantity == Quantity::RoundTrip {
             let floor = outcome.floor.unwrap_or_default();
             bars.push(Bar {
@@ -107,13 +100,13 @@ fn speed(program: &Program, results: &mut Results) -> Result<Stop> {
             });
         }
     }
-    Ok(Stop {
-        title: "Two processes, one queue pair".into(),
-        meaning: "Each row starts two processes, which exchange real RoCEv2 packets over UDP, or the same over shared memory. The mark in a bar is the floor.".into(),
-        command: format!("highwire {}", CASES[0].command),
-        output: lines,
-        chart: Some(Chart { title: "Time, 32 bytes (shorter is better)".into(), bars, is_logarithmic: true }),
-    })
+    let meaning = "Each row starts two processes, which exchange real RoCEv2 packets over UDP, or the same over shared memory. The mark in a bar is the floor.";
+    let mut stop =
+        Stop::new("Two processes, one queue pair", meaning, format!("highwire {}", CASES[0].command));
+    stop.sum = Some(sum);
+    stop.chart =
+        Some(Chart { title: "Time, 32 bytes (shorter is better)".into(), bars, is_logarithmic: true });
+    Ok(stop)
 }
 
 fn against(outcome: &Outcome) -> String {
@@ -140,17 +133,18 @@ fn loss(program: &Program, results: &mut Results) -> Result<Stop> {
         text: Quantity::Goodput.show(gbps),
         mark: None,
     });
-    Ok(Stop {
-        title: "What loss costs".into(),
-        meaning: "IRN resends only what was lost; go-back-N, as RoCE network cards have it, resends everything behind it as well, which is why those want a lossless network.".into(),
-        command: "highwire perf write bw --link udp --loss 1% --seed 7 --recovery go-back-n".into(),
-        output: goodputs.table().to_text(),
-        chart: Some(Chart {
-            title: "Goodput of 64 KiB WRITEs (longer is better)".into(),
-            bars: bars.collect(),
-            is_logarithmic: false,
-        }),
-    })
+    let mut stop = Stop::new(
+        "What loss costs",
+        "IRN resends only what was lost; go-back-N, as RoCE network cards have it, resends everything behind it as well, which is why those want a lossless network.",
+        "highwire perf write bw --link udp --loss 1% --seed 7 --recovery go-back-n",
+    );
+    stop.sum = Some(goodputs.table());
+    stop.chart = Some(Chart {
+        title: "Goodput of 64 KiB WRITEs (longer is better)".into(),
+        bars: bars.collect(),
+        is_logarithmic: false,
+    });
+    Ok(stop)
 }
 
 /// A lossy run recorded and read back.
@@ -170,24 +164,25 @@ fn misfortune(program: &Program, results: &mut Results) -> Result<Stop> {
     }
     let packets = program.json(&format!("pcap --summary {}", capture.display()))?["packets"].to_string();
     results.row("a run with 5 % loss, recorded", &format!("{packets} packets"), "every ICRC right", "all");
-    Ok(Stop {
-        title: "The same misfortune every time".into(),
-        meaning: "A seed decides which packets are lost, so a program's behaviour under loss can be seen again. Wireshark reads the recording, too.".into(),
-        command: format!("highwire {words} {shown} && highwire pcap --summary {shown}"),
-        output: summary.stdout,
-        chart: None,
-    })
+    let mut stop = Stop::new(
+        "The same misfortune every time",
+        "A seed decides which packets are lost, so a program's behaviour under loss can be seen again. Wireshark reads the recording, too.",
+        format!("highwire {words} {shown} && highwire pcap --summary {shown}"),
+    )
+    .showing(&format!("{}{}", run.stdout, summary.stdout));
+    stop.links.push(("the recording", "lossy.pcap"));
+    Ok(stop)
 }
 
 /// Debian's own `ib_write_lat`, twice, over the drop-in libraries.
 fn unmodified(program: &Program, results: &mut Results) -> Result<Stop> {
-    let mut stop = Stop {
-        title: "A program written for RDMA cards, unmodified".into(),
-        meaning: "perftest from Debian's archive, for cards that nobody here has: no kernel module, no root, no recompilation. docs/compatibility.md lists what else runs.".into(),
-        command: "highwire run -- ib_write_lat -F & highwire run -- ib_write_lat -F 127.0.0.1".into(),
-        output: String::new(),
-        chart: None,
-    };
+    // A port of its own, and a server that may listen late.
+    let words = "run -- ib_write_lat -F -n 2000 -p 18719";
+    let mut stop = Stop::new(
+        "A program written for RDMA cards, unmodified",
+        "perftest from Debian's archive, for cards that nobody here has: no kernel module, no root, no recompilation. docs/compatibility.md lists what else runs.",
+        format!("highwire {words} > /dev/null & highwire {words} 127.0.0.1"),
+    );
     if let Err(missing) = packages::ensure(&["perftest"], &Log::create("tour-packages")?)? {
         stop.output = missing.0;
         return Ok(stop);
@@ -195,8 +190,6 @@ fn unmodified(program: &Program, results: &mut Results) -> Result<Stop> {
     if libs::build(true)?.is_none() {
         bail!("the libraries do not build");
     }
-    // A port of its own, and a server that may listen late.
-    let words = "run -- ib_write_lat -F -n 2000 -p 18719";
     let mut server = program.line(words).command();
     let mut server = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().context("ib_write_lat")?;
     let mut last = None;
@@ -219,13 +212,13 @@ fn unmodified(program: &Program, results: &mut Results) -> Result<Stop> {
         "aim at most 1 µs",
         "",
     );
-    stop.output = rows.join("\n");
-    Ok(stop)
+    Ok(stop.showing(&text))
 }
 
 fn simulated(program: &Program, results: &mut Results) -> Result<Stop> {
     const PLAN: &str = "experiments/tour.toml";
     let folder = target_dir().join("tour/sim");
+    let shown = folder.strip_prefix(root()).unwrap_or(&folder).display().to_string();
     let run = program.line(&format!("sim run {PLAN} --out")).arg(&folder).capture()?;
     if !run.success {
         bail!("{}", run.stderr.trim());
@@ -238,11 +231,12 @@ fn simulated(program: &Program, results: &mut Results) -> Result<Stop> {
         "paper 2.8 to 3.7 × on 54 hosts",
         "",
     );
-    Ok(Stop {
-        title: "The same code on a simulated network".into(),
-        meaning: "Sixteen RNICs, the very state machines that ran above, on a fat tree of simulated switches: loss recovery at the end hosts against a network that may not drop. `highwire sim list` shows the paper's figures.".into(),
-        command: format!("highwire sim run {PLAN}"),
-        output: run.stdout,
-        chart: None,
-    })
+    let mut stop = Stop::new(
+        "The same code on a simulated network",
+        "Sixteen RNICs, the very state machines that ran above, on a fat tree of simulated switches: loss recovery at the end hosts against a network that may not drop. `highwire sim list` shows the paper's figures.",
+        format!("highwire sim run {PLAN} --out {shown}"),
+    )
+    .showing(&run.stdout);
+    stop.links.push(("the report, with its charts", "sim/tour/report.html"));
+    Ok(stop)
 }

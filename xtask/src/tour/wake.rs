@@ -49,17 +49,18 @@ pub(super) fn strategies(program: &Program, results: &mut Results) -> Result<Sto
         &format!("event descriptor {}", Quantity::RoundTrip.show(event)),
         &format!("{:.2} ×", dispatcher / event.max(1.0)),
     );
-    Ok(Stop {
-        title: "Hundreds of threads wait, and none of them polls".into(),
-        meaning: "An event goes to one of many threads on another core, and its answer comes back. A thread that polls has it soonest and needs a core of its own; an event descriptor costs a wake-up across cores. FastWake's strategies and ours lie between, for as many threads as there are.".into(),
-        command: format!("highwire {WORDS}"),
-        output: table.to_text(),
-        chart: Some(Chart {
-            title: "From the event to its answer, median (shorter is better)".into(),
-            bars,
-            is_logarithmic: true,
-        }),
-    })
+    let mut stop = Stop::new(
+        "Hundreds of threads wait, and none of them polls",
+        "An event goes to one of many threads on another core, and its answer comes back. A thread that polls has it soonest and needs a core of its own; an event descriptor costs a wake-up across cores. FastWake's strategies and ours lie between, for as many threads as there are.",
+        format!("highwire {WORDS}"),
+    );
+    stop.sum = Some(table);
+    stop.chart = Some(Chart {
+        title: "From the event to its answer, median (shorter is better)".into(),
+        bars,
+        is_logarithmic: true,
+    });
+    Ok(stop)
 }
 
 fn is(row: &Value, strategy: &str, threads: u64, event: &str) -> bool {
