@@ -83,4 +83,17 @@ mod tests {
         let v6: IpAddr = "fe80::1".parse().expect("an address");
         assert_eq!((Gid::from_ip(v6).to_ip(), Gid::from_ip(v6).to_ipv4()), (v6, None));
     }
+
+    #[test]
+    fn groups_of_both_families_are_multicast() {
+        let check = |text: &str, expected| {
+            let gid = Gid::from_ip(text.parse().expect("an address"));
+            assert_eq!((gid.is_multicast(), gid.to_string().as_str()), (expected, text));
+            assert_eq!(format!("{gid:?}"), format!("gid {text}"));
+        };
+        check("239.7.6.5", true);
+        check("ff02::1", true);
+        check("10.77.0.2", false);
+        check("fe80::1", false);
+    }
 }

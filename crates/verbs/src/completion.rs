@@ -246,4 +246,21 @@ mod tests {
         operations.for_each(|(number, back)| (known_operations += 1, assert_eq!(number, back)).1);
         assert_eq!((known_statuses, known_operations), (14, 14));
     }
+
+    #[test]
+    fn an_event_of_a_queue_pair_names_it() {
+        let qpn = Qpn::new(0x1234);
+        use AsyncEvent::*;
+        for event in [
+            QpFatal(qpn),
+            QpRequestError(qpn),
+            QpAccessError(qpn),
+            CommunicationEstablished(qpn),
+            SendQueueDrained(qpn),
+            LastWqeReached(qpn),
+        ] {
+            assert_eq!(event.qpn(), Some(qpn), "{event:?}");
+        }
+        assert_eq!((CqError(CqId(7)).qpn(), SrqLimitReached(SrqId(8)).qpn()), (None, None));
+    }
 }

@@ -205,4 +205,51 @@ mod tests {
         assert_eq!(Gather::new(&list, 1, 2).single(), Some(Span { addr: 101, length: 2 }));
         assert_eq!(Gather::new(&list, 1, 3).single(), None);
     }
+
+    #[test]
+    fn a_payload_is_cut_where_it_is_told() {
+        let bytes: &[u8] = &[10, 11, 12, 13, 14, 15];
+        assert_eq!(Payload::slice(&bytes, 2, 3), &[12, 13, 14]);
+        assert_eq!((Payload::len(&bytes), Payload::is_empty(&bytes)), (6, false));
+        assert!(Payload::is_empty(&Payload::slice(&bytes, 6, 0)));
+        assert_eq!(
+            (Length(9).slice(2, 3), Length(9).is_empty(), Length(0).is_empty()),
+            (Length(3), false, true)
+        );
+    }
+
+    /// Takes note of where it is written to.
+    struct Notes(Vec<(u64, Vec<u8>)>);
+
+    impl Memory<&[u8]> for Notes {
+        fn place(&mut self, addr: u64, payload: &[u8]) -> Result<(), MemoryLost> {
+            self.0.push((addr, payload.to_vec()));
+            if addr == 666 { Err(MemoryLost) } else { Ok(()) }
+        }
+        fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), MemoryLost> {
+            self.place(addr, bytes)
+        }
+        fn compare_swap(&mut self, _: u64, _: u64, _: u64) -> Result<u64, MemoryLost> {
+            Err(MemoryLost)
+        }
+        fn fetch_add(&mut self, _: u64, _: u64) -> Result<u64, MemoryLost> {
+            Err(MemoryLost)
+        }
+    }
+
+    #[test]
+    fn a_payload_is_scattered_in_order() {
+        let check = |sges: &[Sge], offset, payload: &[u8], expected: &[(u64, &[u8])]| {
+            let mut notes = Notes(Vec::new());
+            let result = scatter(&mut notes, &SgeList::from(sges), offset, payload);
+            let got: Vec<_> = notes.0.iter().map(|(addr, bytes)| (*addr, &bytes[..])).collect();
+            assert_eq!(got, expected);
+            result
+        };
+        let one = check(&[sge(100, 8)], 3, &[1, 2], &[(103, &[1, 2])]);
+        let three = [sge(100, 3), sge(200, 2), sge(300, 4)];
+        let many = check(&three, 2, &[1, 2, 3, 4], &[(102, &[1]), (200, &[2, 3]), (300, &[4])]);
+        let lost = check(&[sge(100, 1), sge(666, 1), sge(1, 1)], 0, &[1, 2, 3], &[(100, &[1]), (666, &[2])]);
+        assert_eq!((one, many, lost), (Ok(()), Ok(()), Err(MemoryLost)));
+    }
 }

@@ -35,3 +35,21 @@ impl std::fmt::Display for ModifyError {
 }
 
 impl std::error::Error for ModifyError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_is_wrong() {
+        let check = |error: ModifyError, words: &[&str]| {
+            let text = error.to_string();
+            assert!(words.iter().all(|word| text.contains(word)), "{text}");
+        };
+        check(ModifyError::NoSuchQp, &["no such queue pair"]);
+        check(ModifyError::WrongState { from: QpState::Reset, to: QpState::Rts }, &["from RESET to RTS"]);
+        check(ModifyError::Missing("rq_psn"), &["needs", "rq_psn"]);
+        check(ModifyError::OutOfRange("timeout"), &["timeout", "range"]);
+        check(ModifyError::NotApplicable("qkey"), &["qkey", "not apply"]);
+    }
+}

@@ -412,6 +412,14 @@ mod tests {
         assert_eq!(regions.reregister(key, &change), Ok(()));
         assert_ne!(regions.generation(), generation, "what was checked before must be checked again");
         assert_eq!(regions.check_local(Pd(2), key, 0x7f, 1, true), Ok(0x207f));
+        assert_eq!(
+            regions.check_local(Pd(2), key, 0x7f, 2, true),
+            Err(AccessError::Bounds),
+            "it is shorter now"
+        );
+        let changed = regions.region(key).copied().expect("it is there");
+        assert_eq!((changed.addr, changed.length, changed.iova, changed.pd), (0x2000, 0x80, 0, Pd(2)));
+        assert_eq!(changed.access, Access::ALL | Access::WINDOW_BIND);
         assert_eq!(regions.check_local(PD, key, 0, 1, true), Err(AccessError::WrongDomain));
         let change = RegionChange { access: Some(Access::REMOTE_WRITE), ..RegionChange::default() };
         assert_eq!(regions.reregister(key, &change), Err(RegisterError::BadAccess));

@@ -106,6 +106,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn services_have_the_halves_that_they_are() {
+        let check = |service: Service, name: &str, expected: [bool; 5]| {
+            let halves = [
+                service.is_reliable(),
+                service.requests(),
+                service.responds(),
+                service.is_datagram(),
+                service.is_xrc(),
+            ];
+            assert_eq!((halves, service.to_string().as_str()), (expected, name));
+        };
+        check(Service::Rc, "RC", [true, true, true, false, false]);
+        check(Service::Uc, "UC", [false, true, true, false, false]);
+        check(Service::Ud, "UD", [false, true, true, true, false]);
+        check(Service::Raw, "RAW", [false, true, true, true, false]);
+        check(Service::XrcInitiator, "XRC INI", [true, true, false, false, true]);
+        check(Service::XrcTarget, "XRC TGT", [true, false, true, false, true]);
+    }
+
+    #[test]
     fn packets_round_up_and_never_reach_zero() {
         let check = |length, expected| assert_eq!(Mtu::B1024.packets(length), expected, "{length} bytes");
         check(0, 1);

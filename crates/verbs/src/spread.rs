@@ -139,6 +139,17 @@ mod tests {
     }
 
     #[test]
+    fn fields_are_the_bits_of_the_verbs() {
+        assert_eq!(SpreadFields::ALL.0, 0x8000_01FF);
+        assert_eq!(PLACES.map(|(field, ..)| field.0), [1, 2, 4, 8, 16, 32, 64, 128, 256]);
+        assert!(PLACES.iter().all(|(field, ..)| SpreadFields::ALL.contains(*field)));
+        assert!(
+            SpreadFields::ALL.contains(SpreadFields::INNER)
+                && !SpreadFields(0x1FF).contains(SpreadFields::INNER)
+        );
+    }
+
+    #[test]
     fn what_a_frame_has_not_is_not_hashed() {
         let addresses = [10, 0, 0, 1, 10, 0, 0, 2];
         assert_eq!(hash(17, &addresses, [1, 2], 0b1100), 0);

@@ -281,6 +281,67 @@ mod tests {
             let list = SgeList::from(&sges[..]);
             assert_eq!(list.as_slice(), &sges[..]);
             assert_eq!(list.total(), u64::from(n * (n + 1) / 2));
+            let mut set = SgeList::from(&[Sge::default(); 2][..]);
+            set.set(&sges);
+            assert_eq!(set.as_slice(), &sges[..]);
+            set.as_mut_slice().iter_mut().for_each(|sge| sge.addr += 1);
+            assert!(set.as_slice().iter().zip(&sges).all(|(now, before)| now.addr == before.addr + 1));
         }
+    }
+
+    #[test]
+    fn operations_are_of_the_kinds_that_the_specification_names() {
+        let (remote, key) = (Remote::default(), RemoteKey(7));
+        let bind = WindowBind {
+            window: key,
+            new_key: key,
+            region: LocalKey(1),
+            va: 0,
+            length: 0,
+            access: crate::Access::NONE,
+        };
+        let check = |operation: Operation, expected: [bool; 4]| {
+            let kinds = [
+                operation.is_read_or_atomic(),
+                operation.is_atomic(),
+                operation.consumes_receive(),
+                operation.is_local(),
+            ];
+            assert_eq!(kinds, expected, "{operation:?}");
+        };
+        let (message, one_sided, local) =
+            ([false, false, true, false], [false; 4], [false, false, false, true]);
+        check(Operation::Send, message);
+        check(Operation::SendImm(1), message);
+        check(Operation::SendInvalidate(key), message);
+        check(Operation::WriteImm(remote, 1), message);
+        check(Operation::Write(remote), one_sided);
+        check(Operation::Read(remote), [true, false, false, false]);
+        check(Operation::CompareSwap { remote, compare: 1, swap: 2 }, [true, true, false, false]);
+        check(Operation::FetchAdd { remote, add: 1 }, [true, true, false, false]);
+        check(Operation::LocalInvalidate(key), local);
+        check(Operation::BindWindow(bind), local);
+        assert_eq!(crate::MESSAGE_LENGTH_MAX, 0x8000_0000);
+    }
+
+    #[test]
+    fn each_refusal_has_words_of_its_own() {
+        use PostError::*;
+        let all = [
+            NoSuchQueue,
+            WrongState,
+            QueueFull,
+            TooManySges,
+            TooLong,
+            TooShort,
+            Unsupported,
+            BadAtomic,
+            BadDestination,
+            Inherited,
+            Reentered,
+        ];
+        let texts: std::collections::BTreeSet<String> = all.iter().map(ToString::to_string).collect();
+        assert_eq!(texts.len(), all.len());
+        assert!(texts.iter().all(|text| text.len() > 10), "{texts:?}");
     }
 }
