@@ -6,13 +6,16 @@
 )]
 
 mod common;
+#[path = "in_place/moving.rs"]
+mod moving;
+#[path = "in_place/pages.rs"]
+mod pages;
 
-use common::{End, Setup, next_ok};
-use highwire_host::verbs::{Access, CompletionStatus, Operation, RecvWr, SendWr, Service};
-use highwire_host::{Engine, LinkChoice, MemoryRegion, MovingWay, RegisterOptions, moved_by, permit_moving};
+use common::{Setup, next_ok};
+use highwire_host::verbs::{Operation, RecvWr, SendWr, Service};
+use highwire_host::{Engine, LinkChoice, MovingWay, permit_moving};
+use pages::{PAGE, Pages, by_every_way, direct, done_alone, pair};
 use std::ptr;
-
-const PAGE: usize = 4096;
 
 fn main() {
     let tests: [(&str, fn()); 14] = [
@@ -24,8 +27,8 @@ fn main() {
             "what_is_not_a_whole_page_is_reached_with_packets",
             what_is_not_a_whole_page_is_reached_with_packets,
         ),
-        ("regions_that_overlap_share_what_was_moved", regions_that_overlap_share_what_was_moved),
-        ("the_child_of_a_fork_has_a_copy", the_child_of_a_fork_has_a_copy),
+        ("regions_that_overlap_share_what_was_moved", moving::regions_that_overlap_share_what_was_moved),
+        ("the_child_of_a_fork_has_a_copy", moving::the_child_of_a_fork_has_a_copy),
         (
             "memory_that_was_unmapped_too_early_is_left_alone",
             memory_that_was_unmapped_too_early_is_left_alone,
@@ -36,17 +39,20 @@ fn main() {
         ),
         (
             "pages_that_hold_other_data_move_where_that_is_safe",
-            pages_that_hold_other_data_move_where_that_is_safe,
+            moving::pages_that_hold_other_data_move_where_that_is_safe,
         ),
         (
             "memory_moves_under_threads_that_use_it_by_every_way",
-            memory_moves_under_threads_that_use_it_by_every_way,
+            moving::memory_moves_under_threads_that_use_it_by_every_way,
         ),
-        ("without_any_way_memory_is_reached_with_packets", without_any_way_memory_is_reached_with_packets),
-        ("what_came_back_is_private_memory_as_before", what_came_back_is_private_memory_as_before),
+        (
+            "without_any_way_memory_is_reached_with_packets",
+            moving::without_any_way_memory_is_reached_with_packets,
+        ),
+        ("what_came_back_is_private_memory_as_before", moving::what_came_back_is_private_memory_as_before),
         (
             "memory_that_the_program_has_moved_comes_back_there",
-            memory_that_the_program_has_moved_comes_back_there,
+            moving::memory_that_the_program_has_moved_comes_back_there,
         ),
         ("registrations_leave_no_trace", registrations_leave_no_trace),
         ("whatever_is_held_is_pinned", whatever_is_held_is_pinned),
@@ -62,91 +68,6 @@ fn main() {
         "test result: ok. {} passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; in one thread",
         tests.len()
     );
-}
-
-/// Pages of the process, as `malloc` gives large blocks.
-struct Pages {
-    start: *mut u8,
-    length: usize,
-}
-
-impl Pages {
-    fn new(pages: usize) -> Pages {
-        let length = pages * PAGE;
-        // SAFETY: new memory at a place of the kernel's choice.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        assert_ne!(start, libc::MAP_FAILED);
-        let pages = Pages { start: start.cast(), length };
-        (0..length).for_each(|at| pages.set(at, at as u8));
-        pages
-    }
-
-    fn set(&self, at: usize, byte: u8) {
-        assert!(at < self.length);
-        // SAFETY: within the pages; volatile, because peers write there, too.
-        unsafe { self.start.add(at).write_volatile(byte) }
-    }
-
-    fn get(&self, at: usize) -> u8 {
-        assert!(at < self.length);
-        // SAFETY: as above.
-        unsafe { self.start.add(at).read_volatile() }
-    }
-
-    fn word(&self, at: usize) -> u64 {
-        u64::from_le_bytes(std::array::from_fn(|i| self.get(at + i)))
-    }
-
-    fn register(&self, end: &End, from: usize, to: usize) -> MemoryRegion {
-        let options = RegisterOptions { in_place: true, ..RegisterOptions::default() };
-        // SAFETY: the pages outlive every region of the tests below, or the test says so.
-        let region = unsafe { end.pd.register_with(self.start.add(from), to - from, Access::ALL, &options) };
-        region.expect("registers")
-    }
-
-    /// Whether the kernel shows a file at this place.
-    fn is_moved(&self, at: usize) -> bool {
-        let address = self.start as usize + at;
-        let maps = std::fs::read_to_string("/proc/self/maps").expect("the kernel tells");
-        maps.lines().any(|line| {
-            let (range, rest) = line.split_once(' ').expect("a range and more");
-            let (start, end) = range.split_once('-').expect("two ends");
-            let hex = |text| usize::from_str_radix(text, 16).expect("an address");
-            (hex(start)..hex(end)).contains(&address) && rest.starts_with("rw-s")
-        })
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: the pages are ours and no longer used.
-        unsafe { libc::munmap(self.start.cast(), self.length) };
-    }
-}
-
-fn pair() -> [End; 2] {
-    Setup::new(Service::Rc, LinkChoice::Auto).pair()
-}
-
-fn direct(end: &End) -> u64 {
-    end.device.counters().value("direct")
-}
-
-/// Posts, and finds the request done without the peer's help.
-#[track_caller]
-fn done_alone(end: &End, operation: Operation, offset: u64, length: u32) {
-    end.post(7, operation, offset, length);
-    let completion = end.cq.poll_one().expect("nobody else is needed");
-    assert_eq!(completion.status, CompletionStatus::Success);
 }
 
 fn a_peer_works_on_memory_whose_owner_calls_nothing() {
@@ -208,51 +129,6 @@ fn what_is_not_a_whole_page_is_reached_with_packets() {
     assert_eq!(direct(a), 1);
 }
 
-fn regions_that_overlap_share_what_was_moved() {
-    let [a, b] = &pair();
-    let pages = Pages::new(32);
-    let whole = pages.register(b, 0, 16 * PAGE);
-    let same = pages.register(b, 0, 16 * PAGE);
-    let inner = pages.register(b, 3 * PAGE + 5, 9 * PAGE);
-    let wider = pages.register(b, 8 * PAGE, 32 * PAGE);
-    for (region, offset) in
-        [(&whole, 0), (&same, 15 * PAGE), (&inner, PAGE), (&wider, 8 * PAGE), (&wider, 23 * PAGE)]
-    {
-        done_alone(a, Operation::Write(region.remote(offset as u64)), 0, 8);
-    }
-    drop(whole);
-    drop(wider);
-    assert_eq!([0, 15, 16, 31].map(|page| pages.is_moved(page * PAGE)), [true, true, false, false]);
-    done_alone(a, Operation::Read(inner.remote(PAGE as u64)), 0, 8);
-    drop((same, inner));
-    assert!((0..32).all(|page| !pages.is_moved(page * PAGE)));
-    // And once more, from the beginning.
-    let again = pages.register(b, 0, pages.length);
-    done_alone(a, Operation::Write(again.remote(5)), 0, 8);
-}
-
-fn the_child_of_a_fork_has_a_copy() {
-    let [a, b] = &pair();
-    let pages = Pages::new(16);
-    let region = pages.register(b, 0, pages.length);
-    done_alone(a, Operation::Write(region.remote(0)), 0, 8);
-    let expected = pages.word(PAGE);
-    // SAFETY: the child looks at memory and exits without running anything else.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let same = pages.word(PAGE) == expected;
-        (0..pages.length).for_each(|at| pages.set(at, 0xEE));
-        // SAFETY: ends this process and runs nothing.
-        unsafe { libc::_exit(i32::from(!(same && pages.get(3) == 0xEE))) };
-    }
-    let mut status = -1;
-    // SAFETY: waits for the child just made.
-    unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert_eq!(status, 0, "the child saw what its parent had");
-    assert_eq!(pages.word(PAGE), expected, "and the parent nothing of what the child wrote");
-    done_alone(a, Operation::Read(region.remote(PAGE as u64)), 0, 8);
-}
-
 fn memory_that_was_unmapped_too_early_is_left_alone() {
     let [_, b] = &pair();
     let pages = Pages::new(16);
@@ -309,178 +185,6 @@ fn what_is_mapped_in_the_place_of_registered_memory_hears_nothing_of_peers() {
     drop(region);
     assert!((2 * PAGE..10 * PAGE).all(|at| pages.get(at) == 0), "and not when it is deregistered");
     assert_eq!(pages.get(13 * PAGE + 7), 7);
-}
-
-/// Runs `act` while another thread lives.
-fn with_another_thread<R>(act: impl FnOnce() -> R) -> R {
-    let (stop, stopped) = std::sync::mpsc::channel::<()>();
-    let thread = std::thread::spawn(move || stopped.recv().is_err());
-    let result = act();
-    drop(stop);
-    assert!(thread.join().expect("no panic"));
-    // It is gone for the library once it is gone for the kernel, which comes a little later.
-    while std::fs::read_dir("/proc/self/task").expect("the kernel tells").count() > 1 {
-        std::thread::yield_now();
-    }
-    result
-}
-
-fn pages_that_hold_other_data_move_where_that_is_safe() {
-    let [a, b] = &pair();
-    let pages = Pages::new(3);
-    let before = moved_by(MovingWay::Alone) + moved_by(MovingWay::Faults);
-    let region = pages.register(b, PAGE + 8, PAGE + 72);
-    if moved_by(MovingWay::Alone) + moved_by(MovingWay::Faults) == before {
-        println!("skipped: the device has a thread, and userfaultfd(2) is not permitted");
-        return;
-    }
-    assert_eq!([0, 1, 2].map(|page| pages.is_moved(page * PAGE)), [false, true, false]);
-    let bytes = a.fill(0, 64, 9);
-    done_alone(a, Operation::Write(region.remote(0)), 0, 64);
-    assert!((0..64).all(|at| pages.get(PAGE + 8 + at) == bytes[at]));
-    assert_eq!((pages.get(PAGE + 7), pages.get(PAGE + 72)), ((PAGE + 7) as u8, (PAGE + 72) as u8));
-    // A second region of the same page finds it moved.
-    let second = pages.register(b, PAGE + 100, PAGE + 200);
-    drop(region);
-    done_alone(a, Operation::Write(second.remote(8)), 0, 8);
-    drop(second);
-    assert!(!pages.is_moved(PAGE));
-    assert_eq!((pages.get(PAGE + 8), pages.get(PAGE + 108)), (bytes[0], bytes[0]));
-}
-
-/// The ways that need no way to be alone.
-const BESIDE_THREADS: [MovingWay; 3] = [MovingWay::Faults, MovingWay::ThreadFaults, MovingWay::Protection];
-
-/// Runs a test with each way that this system permits.
-fn by_every_way(mut test: impl FnMut(MovingWay)) {
-    for way in BESIDE_THREADS {
-        permit_moving(&[way]);
-        let before = moved_by(way);
-        let [_, b] = &pair();
-        let pages = Pages::new(1);
-        drop(pages.register(b, 0, PAGE));
-        if moved_by(way) == before {
-            assert_ne!((way, cfg!(target_arch = "x86_64")), (MovingWay::Protection, true));
-            println!("skipped: {way:?} is not permitted here");
-            continue;
-        }
-        test(way);
-    }
-}
-
-/// Ends the threads of a test even if it fails.
-struct Stops<'a>(&'a std::sync::atomic::AtomicBool);
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
-    }
-}
-
-/// Threads count in words of the pages, each in its own, in every page and across registrations: no count may be lost.
-fn memory_moves_under_threads_that_use_it_by_every_way() {
-    const THREADS: usize = 8;
-    const ROUNDS: usize = 60;
-    by_every_way(|way| {
-        let [a, b] = &pair();
-        let pages = Pages::new(40);
-        (0..pages.length).for_each(|at| pages.set(at, 0));
-        let stop = std::sync::atomic::AtomicBool::new(false);
-        let counted: Vec<u64> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..THREADS)
-                .map(|thread| {
-                    let (start, stop) = (pages.start.addr(), &stop);
-                    scope.spawn(move || {
-                        let mut count = 0u64;
-                        // Every thread has been everywhere at least once in the end.
-                        while !stop.load(std::sync::atomic::Ordering::Relaxed) || !count.is_multiple_of(40) {
-                            let at = count as usize % 40 * PAGE + thread * 8;
-                            let word = std::ptr::with_exposed_provenance_mut::<u64>(start + at);
-                            // SAFETY: the word is this thread's; peers write elsewhere in the page.
-                            unsafe { word.write_volatile(word.read_volatile() + 1) };
-                            count += 1;
-                        }
-                        count
-                    })
-                })
-                .collect();
-            let stops = Stops(&stop);
-            for round in 0..ROUNDS {
-                let from = round % 7 * PAGE;
-                let region = pages.register(b, from, pages.length - round % 5 * PAGE);
-                let other = pages.register(b, from + 2 * PAGE, from + 9 * PAGE);
-                assert!(pages.is_moved(from), "{way:?}");
-                let before = direct(a);
-                done_alone(a, Operation::Write(region.remote(2048)), 0, 64);
-                done_alone(a, Operation::Read(other.remote(2048)), 0, 64);
-                assert_eq!(direct(a), before + 2, "{way:?}");
-                drop(region);
-                drop(other);
-                assert!(!pages.is_moved(from), "{way:?}");
-            }
-            drop(stops);
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
-        });
-        for (thread, count) in counted.iter().enumerate() {
-            let found: u64 = (0..40).map(|page| pages.word(page * PAGE + thread * 8)).sum();
-            assert_eq!(found, *count, "{way:?}: counts of thread {thread} were lost");
-        }
-    });
-}
-
-fn without_any_way_memory_is_reached_with_packets() {
-    permit_moving(&[]);
-    let [a, b] = &pair();
-    let pages = Pages::new(16);
-    let region = with_another_thread(|| pages.register(b, 0, pages.length));
-    assert!(!pages.is_moved(0));
-    a.post(1, Operation::Write(region.remote(0)), 0, 64);
-    next_ok(a, b);
-    assert_eq!(direct(a), 0);
-}
-
-fn what_came_back_is_private_memory_as_before() {
-    by_every_way(|way| {
-        let [a, b] = &pair();
-        let pages = Pages::new(16);
-        let region = pages.register(b, 0, pages.length);
-        let bytes = a.fill(0, 64, 1);
-        done_alone(a, Operation::Write(region.remote(70)), 0, 64);
-        with_another_thread(|| drop(region));
-        assert!((0..64).all(|i| pages.get(70 + i) == bytes[i]) && pages.get(69) == 69);
-        let maps = std::fs::read_to_string("/proc/self/maps").expect("the kernel tells");
-        let line = maps.lines().find(|line| {
-            let (start, end) = line.split_once(' ').expect("a range").0.split_once('-').expect("two ends");
-            let hex = |text| usize::from_str_radix(text, 16).expect("an address");
-            (hex(start)..hex(end)).contains(&pages.start.addr())
-        });
-        let line = line.expect("it is mapped");
-        assert!(line.contains(" rw-p 00000000 00:00 0"), "{way:?}: no file is behind it: {line}");
-        // SAFETY: the pages are ours.
-        assert_eq!(unsafe { libc::madvise(pages.start.cast(), pages.length, libc::MADV_DONTNEED) }, 0);
-        assert!((0..pages.length).all(|at| pages.get(at) == 0), "{way:?}");
-    });
-}
-
-fn memory_that_the_program_has_moved_comes_back_there() {
-    by_every_way(|way| {
-        let [_, b] = &pair();
-        let pages = Pages::new(16);
-        let region = pages.register(b, 0, pages.length);
-        // SAFETY: the pages are ours; that they are registered is what is tried here. As `realloc` moves a large block.
-        let moved =
-            unsafe { libc::mremap(pages.start.cast(), pages.length, 2 * pages.length, libc::MREMAP_MAYMOVE) };
-        if moved == libc::MAP_FAILED {
-            println!("skipped: the kernel does not enlarge a mapping of a file");
-            return;
-        }
-        let elsewhere = Pages { start: moved.cast(), length: pages.length };
-        drop(region);
-        assert!(!elsewhere.is_moved(0) && (0..16).all(|page| elsewhere.get(page * PAGE + 7) == 7), "{way:?}");
-        // SAFETY: the pages are ours; the rest of the larger mapping goes with it.
-        unsafe { libc::munmap(moved.wrapping_add(pages.length), pages.length) };
-        std::mem::forget(pages);
-    });
 }
 
 fn registrations_leave_no_trace() {
