@@ -92,6 +92,7 @@ mod pollable;
 mod process;
 mod queue_lock;
 mod queue_pair;
+mod receive_room;
 mod region;
 mod rings;
 pub mod rpc;

@@ -17,6 +17,7 @@ use crate::error::ChainError;
 use crate::events::Reporter;
 use crate::lane::Lane;
 use crate::queue_lock::{Held, QueueLock};
+use crate::receive_room::ReceiveRoom;
 use crate::region::PdInner;
 use crate::rings::{Ring, RingFile};
 use crate::shared_receive_queue::SrqInner;
@@ -54,6 +55,8 @@ pub struct QueuePair {
     wants_irn: AtomicBool,
     /// Where requests keep their places: how many are in use, and how many there are.
     places: Option<(Arc<AtomicU64>, u64)>,
+    /// The places of its own receive queue, where they are counted.
+    room: Option<Arc<ReceiveRoom>>,
     /// Its send and receive rings, if another program maps them.
     files: (Option<WholeSegment>, Option<WholeSegment>),
     /// Its receives wait in their ring, and guests may take them.
@@ -185,6 +188,24 @@ impl QueuePair {
         if self.lane().is_inherited() {
             return Err(PostError::Inherited);
         }
+        let Some(room) = &self.room else { return self.post_recv_anywhere(rq, wr) };
+        if !room.take() {
+            return Err(PostError::QueueFull);
+        }
+        let posted = self.post_recv_anywhere(rq, wr);
+        if posted.is_err() {
+            room.give_back();
+        }
+        posted
+    }
+
+    /// To the RNIC, or into the ring if another thread runs the engine.
+    #[inline]
+    fn post_recv_anywhere(
+        &self,
+        rq: &QueueLock<ReceiveQueueProducer>,
+        wr: &RecvWr<'_>,
+    ) -> Result<(), PostError> {
         if self.pd.device.engine != config::Engine::Background
             && let Some(result) = self.lane().visit(|engine| engine.post_receive(self.index, wr))
         {
@@ -204,6 +225,10 @@ impl QueuePair {
         let Some(rq) = &self.rq else { return Err(ChainError { index: 0, error: PostError::NoSuchQueue }) };
         if self.lane().is_inherited() {
             return Err(ChainError { index: 0, error: PostError::Inherited });
+        }
+        if self.room.is_some() {
+            let one = |(index, wr)| self.post_recv(wr).map_err(|error| ChainError { index, error });
+            return requests.iter().enumerate().try_for_each(one);
         }
         if self.pd.device.engine != config::Engine::Background
             && let Some(result) = self.lane().visit(|engine| engine.post_receives(self.index, requests))

@@ -7,6 +7,7 @@ use crate::error::CreateError;
 use crate::events::{EventTarget, Reporter};
 use crate::queue_lock::QueueLock;
 use crate::queue_pair::post_receive_in_ring;
+use crate::receive_room::ReceiveRoom;
 use crate::region::{PdInner, ProtectionDomain};
 use crate::rings::{self, Home, Ring, RingFile};
 use highwire_rings::{RECEIVE_RING, ReceiveQueueConsumer, ReceiveQueueProducer};
@@ -31,6 +32,7 @@ pub(crate) struct SrqInner {
     index: u32,
     bell: u32,
     ring: QueueLock<ReceiveQueueProducer>,
+    room: Arc<ReceiveRoom>,
     reporter: Reporter,
     number: Option<Qpn>,
     pub(crate) has_tags: bool,
@@ -104,6 +106,7 @@ impl SharedReceiveQueue {
         let consumer = ReceiveQueueConsumer::attach(&ring)?;
         let device = &pd.inner.device;
         let reporter = Reporter::new(events, &device.events);
+        let room = Arc::new(ReceiveRoom::new(max_wr));
         let (id, number, index, bell) =
             device.lane(lane).ok_or(CreateError::NoSuchLane(lane))?.control(|engine| {
                 let (rnic, pd) = (&mut engine.rnic, pd.inner.pd);
@@ -116,7 +119,12 @@ impl SharedReceiveQueue {
                     }
                     (None, None) => (rnic.create_srq(pd, max_wr, max_sge)?, None),
                 };
-                let index = engine.add_srq(SrqEnds { id, rq: consumer, reporter: reporter.clone() });
+                let index = engine.add_srq(SrqEnds {
+                    id,
+                    rq: consumer,
+                    room: Arc::clone(&room),
+                    reporter: reporter.clone(),
+                });
                 let bell = engine.add_bell(Bell::Shared(index));
                 if bell.is_none() {
                     engine.remove_srq(index);
@@ -133,6 +141,7 @@ impl SharedReceiveQueue {
                 index,
                 bell,
                 ring,
+                room,
                 reporter,
                 number,
                 has_tags: tags.is_some(),
@@ -158,6 +167,21 @@ impl SharedReceiveQueue {
         if lane.is_inherited() {
             return Err(PostError::Inherited);
         }
+        if !inner.room.take() {
+            return Err(PostError::QueueFull);
+        }
+        let posted = self.post_anywhere(wr);
+        if posted.is_err() {
+            inner.room.give_back();
+        }
+        posted
+    }
+
+    /// To the RNIC, or into the ring if another thread runs the engine.
+    fn post_anywhere(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        let inner = &*self.inner;
+        let device = &inner.pd.device;
+        let lane = &device.lanes[inner.lane as usize];
         if device.engine != config::Engine::Background
             && let Some(result) = lane.visit(|engine| engine.post_shared(inner.index, wr))
         {
@@ -239,6 +263,7 @@ impl SharedReceiveQueue {
             if let Some(limit) = limit {
                 queue.set_limit(limit);
             }
+            inner.room.set_limit(holds);
             Ok(())
         })
     }
@@ -250,6 +275,13 @@ impl SharedReceiveQueue {
                 queue.set_limit(limit);
             }
         });
+    }
+}
+
+impl SrqInner {
+    /// Its place among the lane's shared receive queues.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::places::Places;
 use crate::events::Reporter;
+use crate::receive_room::ReceiveRoom;
 use highwire_rings::{BadWqe, CompletionQueueProducer, MAX_SGES, ReceiveQueueConsumer, SendQueueConsumer};
 use highwire_verbs::{
     Completion, CompletionOp, CompletionStatus, CqId, Gid, LocalKey, PostError, RecvWr, Sge, SrqId,
@@ -29,6 +30,10 @@ pub(crate) struct QpEnds {
     pub(crate) holds: bool,
     /// Where a request keeps its place until the program has taken a completion.
     pub(crate) places: Option<Box<Places>>,
+    /// The places of its own receive queue, where they are counted.
+    pub(crate) room: Option<Arc<ReceiveRoom>>,
+    /// The shared receive queue, by its index here.
+    pub(crate) srq: Option<u32>,
     /// Where its events go.
     pub(crate) reporter: Reporter,
     /// The connected peer.
@@ -39,6 +44,7 @@ pub(crate) struct QpEnds {
 pub(crate) struct SrqEnds {
     pub(crate) id: SrqId,
     pub(crate) rq: ReceiveQueueConsumer,
+    pub(crate) room: Arc<ReceiveRoom>,
     /// Where its events go.
     pub(crate) reporter: Reporter,
 }

@@ -27,6 +27,7 @@ impl Engine {
         if let Some(places) = self.qps.get_mut(index).and_then(|qp| qp.places.as_mut()) {
             places.reset();
         }
+        self.note_own_receives(index, 0);
     }
 
     /// A completion queue has another ring.
@@ -175,9 +176,6 @@ impl Engine {
     /// A request completes: its place is free once the program has taken the completion.
     #[inline]
     fn note_completed(&mut self, cq: CqId, completion: &Completion) {
-        if completion.operation as u8 >= CompletionOp::Receive as u8 {
-            return;
-        }
         let Some(&index) = self.placed.get(completion.qpn.value()) else { return };
         let Some(QpEnds { places: Some(places), .. }) = self.qps.get_mut(index) else { return };
         match self.cqs.get(cq) {
@@ -293,6 +291,8 @@ impl Engine {
             .iter()
             .enumerate()
             .try_for_each(|(at, wr)| rnic.post_recv(now, qpn, wr).map_err(|error| refused(at, error)));
+        let come_to = posted.as_ref().map_or_else(|refused| refused.index, |()| requests.len());
+        self.note_own_receives(index, come_to as u32);
         // In the error state they come back at once.
         self.deliver();
         self.serve_held();
@@ -314,6 +314,7 @@ impl Engine {
             return Err(PostError::QueueFull);
         }
         let posted = self.rnic.post_srq_recv(srq.id, wr);
+        self.note_shared_receives(index, posted.is_ok().into());
         self.serve_held();
         posted
     }
@@ -338,6 +339,7 @@ impl Engine {
         if fetched.is_full {
             self.stalled.push(index);
         }
+        self.note_own_receives(index, fetched.taken);
         fetched.taken
     }
 
@@ -346,7 +348,39 @@ impl Engine {
         let (id, rnic) = (srq.id, &mut self.rnic);
         // An SRQ has no completion queue, so a receive that cannot be posted is dropped, as hardware does
         // with a bad WQE.
-        fetch(&mut srq.rq, |wr| rnic.post_srq_recv(id, wr), |_, _| {}).taken
+        let taken = fetch(&mut srq.rq, |wr| rnic.post_srq_recv(id, wr), |_, _| {}).taken;
+        self.note_shared_receives(index, taken);
+        taken
+    }
+
+    /// The engine has come to so many more receives of a queue pair's own queue, or the RNIC has used some.
+    #[inline]
+    fn note_own_receives(&mut self, index: u32, come_to: u32) {
+        let Some(QpEnds { qpn, room: Some(room), .. }) = self.qps.get(index) else { return };
+        room.note(come_to, self.rnic.qp(*qpn).map_or(0, |qp| qp.waiting_receives()));
+    }
+
+    /// The same for a shared queue.
+    #[inline]
+    fn note_shared_receives(&mut self, index: u32, come_to: u32) {
+        let Some(srq) = self.srqs.get(index) else { return };
+        let waiting = self.rnic.srq_mut(srq.id).map_or(0, |queue| queue.len());
+        srq.room.note(come_to, waiting);
+    }
+
+    /// A receive has completed: before the program sees that, its place is free.
+    fn note_used_receive(&mut self, qpn: Qpn) {
+        let found = self.placed.get(qpn.value()).map(|&index| (index, self.qps.get(index)));
+        match found {
+            Some((_, Some(&QpEnds { srq: Some(srq), .. }))) => self.note_shared_receives(srq, 0),
+            Some((index, _)) => self.note_own_receives(index, 0),
+            // A target of XRC uses every queue of its domain.
+            None => {
+                for (_, srq) in self.srqs.iter() {
+                    srq.room.note(0, self.rnic.srq_mut(srq.id).map_or(0, |queue| queue.len()));
+                }
+            }
+        }
     }
 
     /// Moves completions and events out of the RNIC; returns the number of completions.
@@ -355,7 +389,11 @@ impl Engine {
         while let Some((cq, completion)) = self.rnic.poll_completion() {
             delivered += 1;
             self.turn.has_received |= completion.operation as u8 >= CompletionOp::Receive as u8;
-            if !self.placed.is_empty() {
+            if completion.operation as u8 >= CompletionOp::Receive as u8 {
+                if !self.placed.is_empty() || !self.srqs.is_empty() {
+                    self.note_used_receive(completion.qpn);
+                }
+            } else if !self.placed.is_empty() {
                 self.note_completed(cq, &completion);
             }
             if !self.rnic.has_tags() {

@@ -7,6 +7,7 @@ use crate::engine::{Bell, InlineArena, OWN_SENDS, Places, QpEnds};
 use crate::error::CreateError;
 use crate::events::{EventTarget, Reporter};
 use crate::queue_lock::QueueLock;
+use crate::receive_room::ReceiveRoom;
 use crate::region::ProtectionDomain;
 use crate::rings::{self, Home};
 use crate::shared_receive_queue::SharedReceiveQueue;
@@ -38,7 +39,7 @@ pub struct QueuePairConfig<'a> {
     /// A request keeps its place in the send queue until the program has polled its completion or a later
     /// one's, as with cards. Otherwise the place is free as soon as the request has ended. A thread that
     /// cannot get at the engine for long, because another one runs it, may post a few more than there are
-    /// places.
+    /// places. Receives are counted as well, and are never more than the queue was made for.
     pub keeps_places: bool,
     /// Where its asynchronous events go, if not to the device's own queue.
     pub events: Option<EventTarget<'a>>,
@@ -132,6 +133,7 @@ impl ProtectionDomain {
         // The program cannot take completions of requests that the queue pair posts itself.
         let keeps_places = config.keeps_places && !srq.is_some_and(|srq| srq.has_tags);
         let used = keeps_places.then(Arc::default);
+        let room = (keeps_places && rq.is_some()).then(|| Arc::new(ReceiveRoom::new(caps.max_recv_wr)));
         let consumers =
             (SendQueueConsumer::attach(&sq)?, rq.as_ref().map(ReceiveQueueConsumer::attach).transpose()?);
         let reporter = Reporter::new(config.events, &device.events);
@@ -149,6 +151,8 @@ impl ProtectionDomain {
                 places: used
                     .as_ref()
                     .map(|used| Box::new(Places::new(caps.max_send_wr, config.signal_all, Arc::clone(used)))),
+                room: room.clone(),
+                srq: srq.map(|srq| srq.index()),
                 reporter: reporter.clone(),
                 peer: None,
             });
@@ -177,6 +181,7 @@ impl ProtectionDomain {
             rq: rq.as_ref().map(ReceiveQueueProducer::attach).transpose()?.map(QueueLock::new),
             wants_irn: AtomicBool::new(false),
             places: used.map(|used| (used, u64::from(caps.max_send_wr))),
+            room,
             files: (sq_ring.file, rq_file),
             on_demand,
         })

@@ -171,4 +171,9 @@ impl QueuePair {
     pub fn holds_receives(&self) -> bool {
         !self.receives.is_empty()
     }
+
+    /// How many receives wait in its own queue.
+    pub fn waiting_receives(&self) -> u32 {
+        self.receives.len()
+    }
 }
