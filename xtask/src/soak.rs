@@ -3,6 +3,7 @@
 //! A soak prints what it counts before and after, and ends with status 1 if anything has grown. Each has a short form among
 //! the tests.
 
+mod bells;
 mod java_connects;
 mod registrations;
 mod rsockets;
@@ -20,6 +21,8 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Soak {
+    /// Targets whose threads call nothing while a peer writes and sends: no bell is lost.
+    Bells(bells::Args),
     /// JVMs' clients that connect to a server over queue pairs, and disconnect.
     JavaConnects(java_connects::Args),
     /// Register and deregister memory at changing places, with and without threads: mappings, descriptors, shared memory.
@@ -31,6 +34,7 @@ enum Soak {
 /// Runs a soak.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.soak {
+        Soak::Bells(args) => bells::run(args),
         Soak::JavaConnects(args) => java_connects::run(args),
         Soak::Registrations(args) => registrations::run(args),
         Soak::Rsockets(args) => rsockets::run(args),
