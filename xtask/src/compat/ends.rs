@@ -109,6 +109,10 @@ impl<'a> Running<'a> {
         let output = File::create(&path).with_context(|| path.display().to_string())?;
         std::fs::write(self.folder.join(format!("{side}.command")), format!("{line}\n{shown}\n"))?;
         let mut command: Command = line.command();
+        if let Some(preload) = &self.workshop.preload {
+            // `highwire run` puts its own in front.
+            command.env("LD_PRELOAD", preload);
+        }
         command
             .env("HIGHWIRE_SHM_DIR", &self.workshop.registry)
             .env("HIGHWIRE_LIBS", &self.workshop.libraries)
