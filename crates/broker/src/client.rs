@@ -2,8 +2,8 @@
 
 use super::ask::{PATIENCE_SECONDS, exchange, is_end};
 use super::error::JoinError;
-use super::estate::Estate;
 use super::protocol::{Mad, PortSpace, RECORD_BYTES_MAX, Reply, Request, ServiceIds, VERSION, ip_from};
+use super::socket_store::SocketStore;
 use super::standing::Standing;
 use super::{spawn, sys};
 use highwire_link::shm::stats;
@@ -147,8 +147,8 @@ impl Client {
         let Ok([packets, side_band, mads, far_mads, writer, reader]) = <[OwnedFd; 6]>::try_from(fds) else {
             return Err(JoinError::OtherVersion);
         };
-        let estate = Estate::of([writer, reader]);
-        let standing = Mutex::new(Standing::new(connection, shard, far_mads, estate));
+        let socket_store = SocketStore::of([writer, reader]);
+        let standing = Mutex::new(Standing::new(connection, shard, far_mads, socket_store));
         let tie = Arc::new(Tie { standing, registry: registry.clone(), address });
         let client = Client { tie, helper: Mutex::default(), start_thread, mads, shard };
         Ok((client, Sockets { packets, side_band }))

@@ -10,10 +10,10 @@
 mod ask;
 mod client;
 mod error;
-mod estate;
 mod mad;
 mod protocol;
 mod server;
+mod socket_store;
 mod spawn;
 mod standing;
 mod sys;

@@ -11,8 +11,8 @@ mod succession;
 
 use self::counters::Counters;
 use super::SHARDS;
-use super::estate::Estate;
 use super::protocol::{Mad, PortSpace, ServiceIds};
+use super::socket_store::SocketStore;
 use super::sys;
 use highwire_link::shm::stats;
 use highwire_link::shm::{EngineName, Registry};
@@ -55,7 +55,7 @@ pub struct Broker {
     /// sockets.
     unclaimed: BTreeSet<u8>,
     /// All sockets, for the next broker, and the number of pairs.
-    estate: Estate,
+    socket_store: SocketStore,
     in_estate: usize,
     services: Vec<(ServiceIds, u8)>,
     /// Services whose listeners have gone, and when.
@@ -115,11 +115,11 @@ impl Broker {
         // This broker owns the address, so the broker that made this socket is gone.
         let _ = std::fs::remove_file(&path);
         let listener = sys::listen(&path)?;
-        let estate = Estate::new()?;
+        let socket_store = SocketStore::new()?;
         for number in 0..side_band.len() {
-            estate.add(number, packets.fd(number), side_band.fd(number))?;
+            socket_store.add(number, packets.fd(number), side_band.fd(number))?;
         }
-        Broker::with(registry, address, listener, (packets, side_band), estate)
+        Broker::with(registry, address, listener, (packets, side_band), socket_store)
     }
 
     fn with(
@@ -127,7 +127,7 @@ impl Broker {
         address: IpAddr,
         listener: OwnedFd,
         (packets, side_band): (SharedPort, SharedPort),
-        estate: Estate,
+        socket_store: SocketStore,
     ) -> Result<Broker, BrokerError> {
         sys::raise_descriptor_limit();
         let mut rng = secret_rng()?;
@@ -139,7 +139,7 @@ impl Broker {
             free: VecDeque::new(),
             unclaimed: BTreeSet::new(),
             in_estate: side_band.len(),
-            estate,
+            socket_store,
             packets,
             side_band,
             services: Vec::new(),
@@ -289,7 +289,7 @@ fn configs(address: IpAddr) -> [UdpConfig; 2] {
 /// Makes this process the broker of an address, says on standard output that it is ready or why it cannot be,
 /// and serves. For a process with one thread and no other task; it goes on in the background. `registry` is
 /// the directory in which the user's processes find each other, if it is not the usual one. With `succeeds`,
-/// standard input is a local socket that holds the estate of a broker that was killed: the processes that
+/// standard input is a local socket that holds the socket store of a broker that was killed: the processes that
 /// share the address go on under this one.
 ///
 /// # Errors

@@ -6,7 +6,7 @@
 //! meanwhile.
 
 use super::error::JoinError;
-use super::estate::Estate;
+use super::socket_store::SocketStore;
 use super::sys;
 use highwire_link::environment;
 use highwire_link::shm::Registry;
@@ -79,14 +79,18 @@ fn abandoned(address: IpAddr, sharers: &[u32]) -> String {
 }
 
 /// Connects to the successor of a broker that was killed. If there is none yet, starts it with the former
-/// one's estate.
-pub(super) fn reconnect(registry: &Registry, address: IpAddr, estate: &Estate) -> io::Result<OwnedFd> {
+/// one's socket store.
+pub(super) fn reconnect(
+    registry: &Registry,
+    address: IpAddr,
+    socket_store: &SocketStore,
+) -> io::Result<OwnedFd> {
     let path = registry.broker_socket(address);
     let _lock = registry.lock_broker(address)?;
     if let Some(connection) = try_connect(&path)? {
         return Ok(connection);
     }
-    start(registry, address, Some(estate)).map_err(|error| match error {
+    start(registry, address, Some(socket_store)).map_err(|error| match error {
         JoinError::Io(error) => error,
         other => io::Error::other(other),
     })?;
@@ -128,13 +132,13 @@ fn reap(registry: &Registry, own: IpAddr) {
 }
 
 /// Starts a broker, the first or the next, and waits until it is ready.
-fn start(registry: &Registry, address: IpAddr, estate: Option<&Estate>) -> Result<(), JoinError> {
+fn start(registry: &Registry, address: IpAddr, socket_store: Option<&SocketStore>) -> Result<(), JoinError> {
     let Some(program) = program() else {
         return Err(JoinError::NoBroker(format!(
             "no program `{PROGRAM}` beside this one or in PATH; {BROKER_VARIABLE} says where it is"
         )));
     };
-    let parcel = estate.map(Estate::parcel).transpose()?;
+    let parcel = socket_store.map(SocketStore::parcel).transpose()?;
     let mut command = Command::new(&program);
     command
         .args(["broker", "--address", &address.to_string(), "--registry"])

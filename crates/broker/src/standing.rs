@@ -1,12 +1,12 @@
 //! A sharer's standing with its broker, and how it restores that when the broker is killed.
 //!
 //! Only a sharer can replace the broker, because the sharers have the sockets. The first sharer that notices
-//! starts the next broker and hands it the estate. All sharers come back with their shards and repeat what
+//! starts the next broker and hands it the socket store. All sharers come back with their shards and repeat what
 //! they had told the former broker.
 
 use super::ask::{PATIENCE_SECONDS, exchange, hear, is_end};
-use super::estate::Estate;
 use super::protocol::{Mad, PortSpace, Reply, Request, ServiceIds, VERSION};
+use super::socket_store::SocketStore;
 use super::{spawn, sys};
 use highwire_link::shm::Registry;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(PATIENCE_SECONDS as u64);
 #[derive(Debug)]
 pub(super) struct Standing {
     connection: OwnedFd,
-    estate: Estate,
+    socket_store: SocketStore,
     /// The far end of the socket for datagrams.
     far_mads: OwnedFd,
     shard: u8,
@@ -37,10 +37,15 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    pub(super) fn new(connection: OwnedFd, shard: u8, far_mads: OwnedFd, estate: Estate) -> Standing {
+    pub(super) fn new(
+        connection: OwnedFd,
+        shard: u8,
+        far_mads: OwnedFd,
+        socket_store: SocketStore,
+    ) -> Standing {
         Standing {
             connection,
-            estate,
+            socket_store,
             far_mads,
             shard,
             services: Vec::new(),
@@ -98,7 +103,7 @@ impl Standing {
     }
 
     fn find_next(&mut self, registry: &Registry, address: IpAddr) -> io::Result<()> {
-        let connection = spawn::reconnect(registry, address, &self.estate)?;
+        let connection = spawn::reconnect(registry, address, &self.socket_store)?;
         sys::set_patience(connection.as_fd(), PATIENCE_SECONDS)?;
         let request = Request::Rejoin { version: VERSION, shard: self.shard };
         sys::send(connection.as_fd(), &request.encode(), &[self.far_mads.as_fd()])?;

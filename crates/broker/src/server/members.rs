@@ -127,8 +127,8 @@ impl Broker {
         let old = self.members[index].part.replace(part);
         self.free.extend(old.map(|part| part.shard));
         let sockets = [self.packets.fd(number), self.side_band.fd(number)];
-        let estate = self.estate.fds();
-        let fds = [sockets[0], sockets[1], mads.as_fd(), far_mads.as_fd(), estate[0], estate[1]];
+        let socket_store = self.socket_store.fds();
+        let fds = [sockets[0], sockets[1], mads.as_fd(), far_mads.as_fd(), socket_store[0], socket_store[1]];
         sys::send(self.members[index].connection.as_fd(), &reply, &fds)
     }
 
@@ -160,11 +160,11 @@ impl Broker {
             OpenError::Io { source, .. } => source,
             other => io::Error::other(other.to_string()),
         };
-        // Put into the estate first, and then bound: were the broker killed in between the other way round, a
+        // Put into the socket store first, and then bound: were the broker killed in between the other way round, a
         // bound socket would be closed with it, and the kernel would renumber those behind it.
         if self.in_estate == next {
             let packets = self.packets.prepare().map_err(failed)?;
-            self.estate.add(next, packets, self.side_band.prepare().map_err(failed)?)?;
+            self.socket_store.add(next, packets, self.side_band.prepare().map_err(failed)?)?;
             self.in_estate += 1;
         }
         if self.packets.len() == next {

@@ -1,7 +1,7 @@
 //! Taking over from a broker that was killed.
 
-use super::super::estate::Estate;
 use super::super::protocol::Reply;
+use super::super::socket_store::SocketStore;
 use super::super::{SHARDS, sys};
 use super::{Broker, BrokerError, GRACE, Part, configs};
 use highwire_link::shm::stats;
@@ -26,21 +26,21 @@ impl Broker {
     /// socket. The caller holds the registry's lock of the address's broker.
     ///
     /// # Errors
-    /// [`BrokerError`]: the estate is incomplete.
+    /// [`BrokerError`]: the socket store is incomplete.
     pub fn succeed(
         registry: &Registry,
         address: IpAddr,
         parcel: BorrowedFd<'_>,
     ) -> Result<Broker, BrokerError> {
-        Broker::inherit(registry, address.to_canonical(), Estate::unpack(parcel)?)
+        Broker::inherit(registry, address.to_canonical(), SocketStore::unpack(parcel)?)
     }
 
     pub(super) fn inherit(
         registry: &Registry,
         address: IpAddr,
-        estate: Estate,
+        socket_store: SocketStore,
     ) -> Result<Broker, BrokerError> {
-        let (packets, side_bands) = estate.sockets()?;
+        let (packets, side_bands) = socket_store.sockets()?;
         let shards = packets.len();
         let [packets_config, side_band_config] = configs(address);
         let packets = SharedPort::inherit(packets, &packets_config, SteerBy::DestinationQpn)?;
@@ -52,7 +52,7 @@ impl Broker {
         let _ = std::fs::remove_file(&draft);
         let listener = sys::listen(&draft)?;
         std::fs::rename(&draft, &path)?;
-        let mut broker = Broker::with(registry, address, listener, (packets, side_band), estate)?;
+        let mut broker = Broker::with(registry, address, listener, (packets, side_band), socket_store)?;
         broker.unclaimed = SHARDS.filter(|&shard| usize::from(shard) < shards).collect();
         broker.settled_at = Instant::now() + GRACE;
         Ok(broker)
@@ -115,7 +115,7 @@ mod tests {
         shard: u8,
         packets: UdpSocket,
         side_band: UdpSocket,
-        estate: Estate,
+        socket_store: SocketStore,
         far_mads: OwnedFd,
     }
 
@@ -131,10 +131,10 @@ mod tests {
             Broker::open(&self.registry, self.address).expect("the address")
         }
 
-        /// The broker that a sharer starts after one that was killed, with the sharer's copy of the estate.
+        /// The broker that a sharer starts after one that was killed, with the sharer's copy of the socket store.
         fn next(&self, sharer: &Sharer) -> Broker {
-            let parcel = sharer.estate.parcel().expect("a pair");
-            Broker::succeed(&self.registry, self.address, parcel.as_fd()).expect("the estate")
+            let parcel = sharer.socket_store.parcel().expect("a pair");
+            Broker::succeed(&self.registry, self.address, parcel.as_fd()).expect("the socket store")
         }
 
         /// Asks a broker that runs in this thread.
@@ -154,13 +154,13 @@ mod tests {
             let Ok([packets, side_band, _, far_mads, writer, reader]) = <[OwnedFd; 6]>::try_from(fds) else {
                 panic!("six descriptors")
             };
-            let estate = Estate::of([writer, reader]);
+            let socket_store = SocketStore::of([writer, reader]);
             Sharer {
                 connection,
                 shard,
                 packets: packets.into(),
                 side_band: side_band.into(),
-                estate,
+                socket_store,
                 far_mads,
             }
         }
@@ -226,7 +226,7 @@ mod tests {
             let mut a = house.join(&mut first);
             // The broker got this far in `take_shard`.
             let packets = first.packets.prepare().expect("a socket");
-            first.estate.add(3, packets, first.side_band.prepare().expect("a socket")).expect("room");
+            first.socket_store.add(3, packets, first.side_band.prepare().expect("a socket")).expect("room");
             if bound > 0 {
                 first.packets.add().expect("binds");
             }
