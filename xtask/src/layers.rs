@@ -45,6 +45,7 @@ const HOUSE: &[(&str, u8, World)] = &[
     ("program", 6, World::Face),
     ("lab", 7, World::Face),
     ("cli", 7, World::Face),
+    ("python", 7, World::Face),
 ];
 
 /// The only crate that plays threads in a model of a machine.

@@ -23,6 +23,7 @@ mod mutants;
 mod nanopu;
 mod packages;
 mod programs;
+mod python;
 mod rocket;
 mod rtl;
 mod shell;

@@ -5,6 +5,10 @@ into Python: `highwire run -- python …` starts a process that has the librarie
 """
 
 from pathlib import Path
+from pkgutil import extend_path
+
+# `highwire.sim` is a package of its own, `highwire-sim`, and may lie in another folder.
+__path__ = extend_path(__path__, __name__)
 
 __all__ = ["PROGRAM", "LIBRARIES"]
 

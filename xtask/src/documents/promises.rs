@@ -57,6 +57,10 @@ fn named_tests(cell: &str) -> Vec<(&str, Vec<String>)> {
 
 /// Is there a function of that name, and does the test harness call it, or the file's own `main`?
 fn has_test(source: &str, code: &str, name: &str) -> bool {
+    // In Python a method of that name is a test by its name alone.
+    if source.ends_with(".py") {
+        return name.starts_with("test_") && code.contains(&format!("\n    def {name}(self)"));
+    }
     if code.contains("\nfn main()") && code.contains(&format!("\nfn {name}()")) {
         return code.matches(&format!("{name}()")).count() + code.matches(&format!("\"{name}\"")).count() > 1;
     }
@@ -85,6 +89,9 @@ mod tests {
         assert!(has_test("a.rs", own, "listed") && !has_test("a.rs", own, "left_out"));
         assert!(has_test("A.java", "@Test\nvoid itHolds() {", "itHolds"));
         assert!(!has_test("A.java", "void helper() {", "helper"));
+        let python = "class A(TestCase):\n    def test_it(self):\n        pass\n    def helper(self):\n";
+        assert!(has_test("a.py", python, "test_it"));
+        assert!(!has_test("a.py", python, "helper") && !has_test("a.py", python, "test_i"));
     }
 
     #[test]

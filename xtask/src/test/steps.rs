@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::shell::{Line, Log, has_program, root, target_dir};
 use crate::{
-    commands, compat, debug, dist, documents, fuzz, interop, java, layers, packages, programs, rtl, store,
+    commands, compat, debug, dist, documents, fuzz, interop, java, layers, packages, programs, python, rtl, store,
     witnesses,
 };
 
@@ -75,6 +75,7 @@ pub(super) const ALL: &[Step] = &[
     rest("programs", "small programs in C against the drop-in libraries, over both links", programs::step),
     rest("dropin", "programs for RDMA cards, unmodified, a part of `cargo xtask compat`", compat::step),
     rest("java", "the verbs in Java, and conversations with them", java::step),
+    rest("python", "the simulator as a Python module, in a virtual environment", python::step),
     rest("comparisons", "what measures other systems counts rightly, and notices a wrong reply", comparisons),
     rest("store", "the store: real faults, and Redis's own clients", store::step)
         .in_unit_with(store::PACKAGES),
