@@ -28,6 +28,8 @@ pub struct Hart {
     pub csrs: Csrs,
     /// The mode in which it runs.
     pub privilege: Privilege,
+    /// The first exception whose handler has not returned, and its pc; one raised by the handler does not replace it.
+    pub unreturned: Option<(u64, Trap)>,
     pub(crate) reservation: Option<u64>,
     pub(crate) waiting: bool,
     pub(crate) fetched: FetchCache,
@@ -71,6 +73,7 @@ impl Hart {
             f: [0; 32],
             csrs: Csrs::new(hart_id),
             privilege: Privilege::Machine,
+            unreturned: None,
             reservation: None,
             waiting: false,
             fetched: FetchCache::default(),
@@ -232,6 +235,9 @@ impl Hart {
     /// Takes a trap: its handler comes next.
     pub fn take(&mut self, trap: Trap) -> Step {
         let pc = self.pc;
+        if let Cause::Exception(_) = trap.cause {
+            self.unreturned.get_or_insert((pc, trap));
+        }
         self.pc = self.csrs.enter(trap, pc, self.privilege);
         self.privilege = Privilege::Machine;
         self.reservation = None;

@@ -194,6 +194,11 @@ impl Platform {
         csrs.set_pending(Interrupt::SOFTWARE, self.clint.is_software_due());
     }
 
+    /// The time at which hart `hart`'s timer is due, if it was ever set.
+    pub fn alarm(&self, hart: usize) -> Option<u64> {
+        self.clint.alarm(hart)
+    }
+
     /// What the program has written to its console.
     pub fn console(&self) -> &[u8] {
         self.htif.console()

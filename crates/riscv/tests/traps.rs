@@ -70,6 +70,18 @@ fn calls_and_breakpoints_trap() {
 }
 
 #[test]
+fn reservations_on_a_device_are_access_faults() {
+    const DEVICE: u64 = 0x200_4000;
+    let prepare = |hart: &mut Hart| (hart.x[5], hart.x[7]) = (DEVICE, 1);
+    for op in [Op::LrW, Op::LrD] {
+        check_with(prepare, encode(op, 6, 5, 0, 0), Exception::LoadAccessFault, DEVICE);
+    }
+    for op in [Op::ScW, Op::ScD] {
+        check_with(prepare, encode(op, 6, 5, 7, 0), Exception::StoreAccessFault, DEVICE);
+    }
+}
+
+#[test]
 fn misaligned_accesses_to_a_device_are_access_faults() {
     const DEVICE: u64 = 0x200_4000;
     let prepare = |hart: &mut Hart| (hart.x[5], hart.x[7]) = (DEVICE + 4, 1);

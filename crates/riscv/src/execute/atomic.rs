@@ -20,11 +20,13 @@ impl Hart {
         let extend = |value: u64| if is_word { word(value) } else { value };
         let value = match i.op {
             LrW | LrD => {
+                reservable(bus, address).map_err(|()| Trap::new(Exception::LoadAccessFault, address))?;
                 let value = extend(load(bus, address, bytes)?);
                 self.reservation = Some(address / RESERVATION_BYTES);
                 value
             }
             ScW | ScD => {
+                reservable(bus, address).map_err(|()| Trap::new(Exception::StoreAccessFault, address))?;
                 let holds = self.reservation.take() == Some(address / RESERVATION_BYTES);
                 if holds {
                     store(bus, address, bytes, operand)?;
@@ -44,6 +46,11 @@ impl Hart {
         self.x[usize::from(i.rd)] = value;
         Ok(())
     }
+}
+
+/// Reservations are the cache's business: Rocket has none on a device, with or without a reservation before (RISC-V Priv §3.6.3.3).
+fn reservable<B: Bus>(bus: &B, address: u64) -> Result<(), ()> {
+    if bus.is_device(address) { Err(()) } else { Ok(()) }
 }
 
 /// The new value of memory. Both values are sign-extended, which keeps the order of unsigned words too.

@@ -18,6 +18,7 @@ impl Hart {
             Op::Ebreak => return Err(Trap::new(Exception::Breakpoint, 0)),
             Op::Mret if !in_user => {
                 (self.pc, self.privilege) = self.csrs.leave();
+                self.unreturned = None;
                 return Ok(());
             }
             Op::Wfi if !in_user || self.csrs.mstatus & status::TW == 0 => {

@@ -51,6 +51,11 @@ impl Clint {
         self.alarms.get(hart).is_some_and(|&alarm| self.now() >= alarm)
     }
 
+    /// The time at which the timer of `hart` is due; nothing if it was never set.
+    pub(super) fn alarm(&self, hart: usize) -> Option<u64> {
+        self.alarms.get(hart).copied().filter(|&alarm| alarm != u64::MAX)
+    }
+
     pub(super) fn is_software_due(&self) -> bool {
         self.software
     }
