@@ -1,11 +1,14 @@
 //! `highwire nanopu`: programs on the simulated nanoPU, cycle by cycle.
 
+mod answers;
 mod bare;
 mod bench;
+mod commits;
 mod dma;
 mod figures;
 mod files;
 mod gdb;
+mod limits;
 mod mistakes;
 mod nic;
 mod options;

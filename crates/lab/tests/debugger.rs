@@ -310,3 +310,24 @@ fn bytes_that_no_debugger_sends_are_an_error_and_no_panic() {
         }
     }
 }
+
+#[test]
+fn a_program_on_the_core_alone_can_be_debugged() {
+    let Some(program) = riscv::bare("timer") else { return };
+    let commands = [
+        "break nanopu_main",
+        "continue",
+        "print $pc == &nanopu_main",
+        "info threads",
+        "delete",
+        "monitor reset",
+        "maintenance flush register-cache",
+        "print/x $pc",
+        "continue",
+    ];
+    let Some((text, out)) = debug(&program, &["--bare"], &commands) else { return };
+    // Reset is at the boot ROM, as on Rocket.
+    assert_eq!(values(&text), ["1", "0x10040"], "{text}");
+    assert!(text.contains("core 0, cycle ") && !text.contains("context"), "{text}");
+    assert!(text.contains("exited normally") && out.contains("the program exited with 0"), "{text}{out}");
+}

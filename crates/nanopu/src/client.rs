@@ -172,6 +172,9 @@ impl<'a> Play<'a> {
     }
 }
 
+/// The authors' generator numbers its messages modulo this.
+const NUMBERS_OF_AUTHORS: u16 = 127;
+
 /// The generator's context of request *n* is *n* modulo this, so that answers find their requests.
 const CONTEXTS: usize = 1 << 16;
 
@@ -256,6 +259,11 @@ impl Client {
         Ok(std::mem::take(&mut self.answers))
     }
 
+    /// The answers so far, after a play that ended with an error.
+    pub fn take_answers(&mut self) -> Vec<Option<Answer>> {
+        std::mem::take(&mut self.answers)
+    }
+
     /// Packets that this client did not ask for.
     pub fn strays(&self) -> Strays {
         self.strays
@@ -312,7 +320,11 @@ impl Client {
             message: self.next_message,
             ..Packet::default()
         };
-        self.next_message = self.next_message.wrapping_add(1);
+        self.next_message = match self.rounds {
+            // The authors' generator.
+            Some(_) => (self.next_message + 1) % NUMBERS_OF_AUTHORS,
+            None => self.next_message.wrapping_add(1),
+        };
         let packets = packets_of(request.payload.len() as u16);
         for packet in Packet::of_message(message, &request.payload) {
             match &mut self.rounds {

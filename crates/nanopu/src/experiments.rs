@@ -30,7 +30,6 @@ use std::fmt;
 use highwire_riscv::Program;
 
 use crate::node::{NodeConfig, NodeEvent};
-use crate::shared_cache::SharedCacheConfig;
 
 /// The clock of the prototype.
 pub const CYCLES_PER_NANOSECOND: f64 = 3.2;
@@ -45,7 +44,7 @@ const QUICK_PERCENT: f64 = 15.0;
 
 /// A node as the published experiments had it: the prototype, with its second-level cache.
 fn prototype() -> NodeConfig {
-    NodeConfig { shared_cache: Some(SharedCacheConfig::default()), ..NodeConfig::default() }
+    NodeConfig::prototype()
 }
 
 /// All experiments, in the order of the table.
@@ -119,7 +118,7 @@ impl ExperimentError {
     /// `program` reported a trap.
     pub fn trapped(program: &str, event: &NodeEvent) -> ExperimentError {
         let text = match event {
-            NodeEvent::Trapped { core, pc, trap } => format!("core {core} at {pc:#x}: {trap}"),
+            NodeEvent::Trapped { core, pc, trap, .. } => format!("core {core} at {pc:#x}: {trap}"),
             NodeEvent::Sent { .. } => "it sent a packet".to_string(),
         };
         ExperimentError::Trapped(program.to_string(), text)

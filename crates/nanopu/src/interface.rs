@@ -66,8 +66,13 @@ pub struct Interface {
     current_priority: u8,
     /// The context that the scheduler asks for, by interrupt, and its priority.
     target: Option<(u16, u8)>,
-    /// A decision that becomes visible in some cycle.
-    decision: Option<(u64, u16, u8)>,
+    /// Decisions and the cycles in which they become visible.
+    decisions: VecDeque<(u64, u16, u8)>,
+    /// Whether every event makes the scheduler decide anew, as on the prototype. Otherwise a message for the running context leaves
+    /// an earlier decision as it is, and a switch begins the count of idle cycles again.
+    decides_anew: bool,
+    /// The context whose turn it is when nobody has anything to do, by its place.
+    turn: usize,
     /// `MESSAGES_READY` as a register: one cycle behind the queue.
     ready_register: u64,
     ready_next: u64,
@@ -109,7 +114,9 @@ impl Default for Interface {
             current: 0,
             current_priority: 0,
             target: None,
-            decision: None,
+            decisions: VecDeque::new(),
+            decides_anew: false,
+            turn: 0,
             ready_register: 0,
             ready_next: 0,
             is_settled: false,
@@ -140,6 +147,12 @@ impl Interface {
     /// it gets its priority back when the message is done.
     pub fn keep_demotions(&mut self) {
         self.keeps_demotions = true;
+    }
+
+    /// From now on the target is computed anew at every event, the running context included, as on the prototype: a message for the
+    /// running context withdraws a target that nobody has obeyed yet.
+    pub fn decide_anew(&mut self) {
+        self.decides_anew = true;
     }
 
     /// The NIC takes messages of at most so many bytes; a longer one is a mistake of the program.
@@ -199,17 +212,17 @@ impl Interface {
         // Until the interface is acted upon, further cycles leave it as it is.
         self.is_settled = self.ready_register == self.ready_next
             && self.ready_next == self.queued_words(self.current) as u64
-            && self.decision.is_none()
+            && self.decisions.is_empty()
             && !self.has_timers;
     }
 
     fn tick_busily(&mut self, cycle: u64) {
         self.ready_register = self.ready_next;
         self.ready_next = self.queued_words(self.current) as u64;
-        if let Some((due, context, priority)) = self.decision
+        while let Some(&(due, context, priority)) = self.decisions.front()
             && cycle >= due
         {
-            self.decision = None;
+            self.decisions.pop_front();
             self.target = (context != self.current).then_some((context, priority));
             if self.target.is_some() {
                 self.timeline.mark(cycle, Stage::SwitchWanted, context.into());
@@ -223,7 +236,7 @@ impl Interface {
     /// Whether no word is there, and neither words nor timers will change anything before words arrive or the
     /// program acts.
     pub fn is_quiet(&self) -> bool {
-        self.decision.is_none()
+        self.decisions.is_empty()
             && self.outbox.is_empty()
             && self.late.is_none()
             && self.demands.is_empty()

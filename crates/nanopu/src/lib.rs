@@ -34,6 +34,7 @@ mod rounds;
 mod shared_cache;
 pub mod testbed;
 mod timeline;
+mod unhandled;
 
 pub use config::CoreConfig;
 pub use core::{Commit, Core, Event};

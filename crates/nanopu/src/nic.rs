@@ -37,7 +37,38 @@ use send::Sender;
 
 use crate::timeline::{Stage, Stamp, Timeline};
 
-/// How a NIC is built. The defaults are the published prototype's.
+/// Where whole messages wait for a core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waiting {
+    /// Behind reassembly in one FIFO for all contexts, and from there in a queue of each context, as on the prototype. A message whose
+    /// context's queue is full holds up all messages behind it, of whatever context. Its receive buffer is free when it leaves the FIFO.
+    ///
+    /// Messages that need more than this NIC's prototype has wait in their buffers instead: long ones, and those of NICs with quotas or
+    /// trees.
+    Fifo {
+        /// Words of 64 bytes in the queue of a context.
+        context_words: usize,
+    },
+    /// In their receive buffers, which are free when the first word goes to a core.
+    Buffers,
+}
+
+impl Waiting {
+    /// The prototype's: 64 messages of 16 bytes.
+    pub const PROTOTYPE: Waiting = Waiting::Fifo { context_words: 64 };
+}
+
+/// How long messages are known by their numbers, so that their packets count once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Numbers {
+    /// While they are in reassembly, and by the low seven bits of the number only, as on the prototype. A packet that comes again later
+    /// makes a message again, and one of a message whose seven bits another has is dropped.
+    InReassembly,
+    /// Until the sender has finished 64 others.
+    Remembered,
+}
+
+/// How a NIC is built. The defaults are the published prototype's, but for [`NicConfig::numbers`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NicConfig {
     /// Its IPv4 address.
@@ -49,6 +80,12 @@ pub struct NicConfig {
     pub selection_slows: bool,
     /// Message buffers of 1 KiB and of 2 KiB, in each direction.
     pub buffers: [usize; 2],
+    /// Whether messages for which no small receive buffer is free take one of the others, as on the prototype.
+    pub overflows: bool,
+    /// Where whole messages wait for a core.
+    pub waiting: Waiting,
+    /// How long messages are known by their numbers.
+    pub numbers: Numbers,
     /// Packets of a round trip, which [`Nic::ndp`] sends unasked.
     pub rtt_packets: u16,
     /// How long a message waits for its acknowledgements, in cycles.
@@ -116,6 +153,9 @@ impl Default for NicConfig {
             selection: Selection::Jbsq(2),
             selection_slows: false,
             buffers: [64, 64],
+            overflows: true,
+            waiting: Waiting::PROTOTYPE,
+            numbers: Numbers::Remembered,
             rtt_packets: 2,
             timeout_cycles: 2240,
             pull_cycles: 122,

@@ -9,11 +9,12 @@ use crate::config::CoreConfig;
 use crate::core::Core;
 use crate::idle::Watch;
 use crate::interface::{Interface, Misuse};
-use crate::nic::{Ndp, Nic, NicConfig, Transport};
+use crate::nic::{Ndp, Nic, NicConfig, Numbers, Transport};
 use crate::packet::Packet;
 use crate::port::csr;
 use crate::shared_cache::{SharedCache, SharedCacheConfig};
 use crate::timeline::Stamp;
+use crate::unhandled::{Exceptions, Unhandled};
 
 /// How a node is built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +33,8 @@ pub struct NodeConfig {
     pub cycles_per_tick: u64,
     /// Whether a context that took too long stays demoted, as on the prototype.
     pub keeps_demotions: bool,
+    /// Whether the scheduler decides anew at every event, as on the prototype ([`Interface::decide_anew`]).
+    pub decides_anew: bool,
     /// Whether programs may ask that reads of x30 wait for a word. The prototype's never do.
     pub blocking_reads: bool,
     /// Whether each context of a core may have a bank of registers, so that the scheduler switches without a handler. The prototype
@@ -52,9 +55,21 @@ impl Default for NodeConfig {
             nic: NicConfig::default(),
             cycles_per_tick: 3200,
             keeps_demotions: true,
+            decides_anew: true,
             blocking_reads: false,
             context_banks: false,
             skips_idle: true,
+        }
+    }
+}
+
+impl NodeConfig {
+    /// The published prototype, with its second-level cache and its rules for message numbers.
+    pub fn prototype() -> NodeConfig {
+        NodeConfig {
+            shared_cache: Some(SharedCacheConfig::default()),
+            nic: NicConfig { numbers: Numbers::InReassembly, ..NicConfig::default() },
+            ..NodeConfig::default()
         }
     }
 }
@@ -69,10 +84,12 @@ pub enum NodeEvent {
         /// The packet.
         packet: Packet,
     },
-    /// A core took a trap that is not an interrupt.
+    /// A core took an exception that no handler of the program takes: its handler traps at once, or the program has ended in it.
     Trapped {
         /// Which.
         core: usize,
+        /// When the first such exception was taken; the event may come later.
+        cycle: u64,
         /// Where.
         pc: u64,
         /// Why.
@@ -93,6 +110,7 @@ pub struct Node<T = Ndp> {
     /// When the clock ticks next.
     next_tick: u64,
     events: Vec<NodeEvent>,
+    exceptions: Vec<Exceptions>,
     watches: Vec<Watch>,
     skips_idle: bool,
     skipped: u64,
@@ -120,6 +138,9 @@ impl<T: Transport> Node<T> {
         if config.keeps_demotions {
             interface.keep_demotions();
         }
+        if config.decides_anew {
+            interface.decide_anew();
+        }
         interface.limit_messages(nic.message_bytes_max());
         if config.blocking_reads {
             interface.allow_blocking();
@@ -142,6 +163,7 @@ impl<T: Transport> Node<T> {
             cycles_per_tick: config.cycles_per_tick.max(1),
             next_tick: 0,
             events: Vec::new(),
+            exceptions: vec![Exceptions::default(); cores],
             watches: vec![Watch::default(); cores],
             skips_idle: config.skips_idle,
             skipped: 0,
@@ -249,6 +271,12 @@ impl<T: Transport> Node<T> {
     /// Since when a core has waited for a word with a read of x30, if it did in the last cycle.
     pub fn waiting_since(&self, core: usize) -> Option<u64> {
         self.watches[core].waiting_since(self.cycle)
+    }
+
+    /// The first exception of a core whose handler has not returned, as an event, unless it was one.
+    pub fn open_trap(&self, core: usize) -> Option<NodeEvent> {
+        let Unhandled { cycle, pc, trap } = self.exceptions[core].open(&self.cores[core].hart)?;
+        Some(NodeEvent::Trapped { core, cycle, pc, trap })
     }
 
     /// The mistakes of a core's program.

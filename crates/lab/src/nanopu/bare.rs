@@ -7,12 +7,17 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use highwire_nanopu::{Asker, Core, CoreConfig, Event, Port, boot};
-use highwire_riscv::{AccessFault, Bus, Hart, Machine, MachineConfig, Platform, Program};
+use highwire_nanopu::{Asker, Commit, Core, CoreConfig, Event, Port, boot};
+use highwire_riscv::{
+    AccessFault, AccessKind, Bus, Cause, Hart, Interrupt, LoadError, Machine, MachineConfig, MemoryAccess,
+    Platform, Program, Ram, Trap,
+};
 use serde::Serialize;
 
+use super::commits::CommitLog;
 use super::options::Args;
 use super::place::place;
+use super::run::name_of;
 use crate::console::{Console, Tone};
 use crate::failure::usage;
 
@@ -45,71 +50,200 @@ struct Report {
 }
 
 /// Memory, devices and boot ROM, and the counts of a run.
+#[derive(Clone)]
 struct Bare {
     platform: Platform,
     is_done: bool,
+    /// The word by which the program speaks to its host.
+    tohost: Option<u64>,
+    /// Stores that may end the program.
+    last_words: u64,
     instruction_lines: u64,
     data_lines: u64,
 }
 
-pub(super) fn run(args: &Args, program: &Program) -> Result<ExitCode> {
+impl Bare {
+    /// Whether a store to `address` may end the program.
+    fn is_last_word(&self, address: u64) -> bool {
+        address & !7 == DONE || Some(address & !7) == self.tohost
+    }
+}
+
+/// A program on the core alone.
+#[derive(Clone)]
+pub(super) struct Bench {
+    core: Core,
+    bus: Bare,
+    /// The cycles of the first and the last commit of the program.
+    first: Option<u64>,
+    last: u64,
+    instructions: u64,
+    traps: u64,
+    /// Traps without an instruction in between, and the first of them.
+    in_row: u32,
+    row: Option<(u64, Trap)>,
+    /// Stores that may end the program and have committed.
+    said: u64,
+    /// The one of them that has.
+    ends_at: Option<u64>,
+}
+
+impl Bench {
+    /// A core at reset, with `program` in its memory.
+    pub(super) fn new(program: &Program, memory: MachineConfig) -> Result<Bench, LoadError> {
+        let platform = Machine::new(program, memory)?.platform;
+        let tohost = program.address_of("tohost").filter(|address| address % 8 == 0);
+        let entry = if program.entry == BASE { boot::RESET } else { program.entry };
+        Ok(Bench {
+            core: Core::new(Hart::new(0, entry), &CoreConfig::default()),
+            bus: Bare {
+                platform,
+                is_done: false,
+                tohost,
+                last_words: 0,
+                instruction_lines: 0,
+                data_lines: 0,
+            },
+            first: None,
+            last: 0,
+            instructions: 0,
+            traps: 0,
+            in_row: 0,
+            row: None,
+            said: 0,
+            ends_at: None,
+        })
+    }
+
+    pub(super) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    pub(super) fn core_mut(&mut self) -> &mut Core {
+        &mut self.core
+    }
+
+    pub(super) fn platform(&self) -> &Platform {
+        &self.bus.platform
+    }
+
+    /// Memory, for a caller that changes it while the core stands still.
+    pub(super) fn memory_mut(&mut self) -> &mut Ram {
+        self.core.hart.flush_fetched();
+        &mut self.bus.platform.ram
+    }
+
+    /// Runs to the next commit or trap, for at most `cycles`, and not beyond the next tick of the clock.
+    pub(super) fn advance(&mut self, cycles: u64) -> Event {
+        let to_tick = CYCLES_PER_TICK - self.core.cycle() % CYCLES_PER_TICK;
+        let event = self.core.run_to_event(&mut self.bus, cycles.min(to_tick));
+        match event {
+            Event::Commit(commit) => {
+                (self.in_row, self.row) = (0, None);
+                let is_program = !boot::is_rom(commit.retired.pc);
+                if is_program && self.first.is_none() {
+                    self.first = Some(commit.cycle);
+                    let bus = &mut self.bus;
+                    (bus.instruction_lines, bus.data_lines) = (bus.instruction_lines.min(1), 0);
+                }
+                self.last = commit.cycle;
+                self.instructions += u64::from(is_program);
+                let writes = |access: &MemoryAccess| access.kind != AccessKind::Load;
+                self.said += u64::from(
+                    commit
+                        .retired
+                        .memory
+                        .filter(writes)
+                        .is_some_and(|access| self.bus.is_last_word(access.address)),
+                );
+            }
+            Event::Trap { pc, trap, .. } => {
+                self.traps += 1;
+                self.in_row += 1;
+                self.row.get_or_insert((pc, trap));
+            }
+            Event::Bubble => {}
+        }
+        let platform = &mut self.bus.platform;
+        platform.serve_program();
+        platform.advance_clock(self.core.cycle() / CYCLES_PER_TICK);
+        platform.raise_interrupts(&mut self.core.hart.csrs);
+        // A store executes some cycles before it commits.
+        if self.ends_at.is_none() && (self.bus.is_done || platform.exit_code().is_some()) {
+            self.ends_at = Some(self.bus.last_words);
+        }
+        event
+    }
+
+    /// Whether the program has ended, and its last instruction has committed.
+    pub(super) fn is_over(&self) -> bool {
+        self.ends_at.is_some_and(|ends_at| self.said >= ends_at)
+    }
+
+    /// The exit code, once it is over; zero if it ended without one.
+    pub(super) fn exit_code(&self) -> Option<u64> {
+        self.is_over().then(|| self.platform().exit_code().unwrap_or(0))
+    }
+
+    /// Why the program will not go on, if it will not.
+    fn problem(&self, program: &Program, cycles_max: u64) -> Option<String> {
+        let hart = &self.core.hart;
+        let told = |(pc, trap): (u64, Trap)| format!("{trap} at {}", place(program, pc));
+        if self.in_row >= TRAPS_MAX {
+            let is_interrupt = |(_, trap): &(u64, Trap)| matches!(trap.cause, Cause::Interrupt(_));
+            let first = self.row.filter(is_interrupt).or(hart.unreturned).or(self.row).map(told);
+            return Some(format!(
+                "no handler (mtvec) takes the {}: trap after trap",
+                first.unwrap_or_default()
+            ));
+        }
+        if self.core.cycle() - self.first.unwrap_or(0) >= cycles_max {
+            let open =
+                hart.unreturned.map(|trap| format!("; the handler of the {} has not returned", told(trap)));
+            return Some(format!(
+                "not at its end after {cycles_max} cycles, at {}: --cycles-max lets it go on{}",
+                place(program, hart.pc),
+                open.unwrap_or_default()
+            ));
+        }
+        let sleeps = self.core.cycle() - self.last >= PATIENCE_CYCLES && !self.wakes();
+        sleeps.then(|| format!("asleep at {}: no interrupt comes", place(program, hart.pc)))
+    }
+
+    /// Whether the timer will end the hart's sleep.
+    fn wakes(&self) -> bool {
+        self.core.hart.csrs.is_enabled(Interrupt::TIMER) && self.platform().alarm(0).is_some()
+    }
+}
+
+pub(super) fn run(args: &Args, program: &Program, memory: MachineConfig) -> Result<ExitCode> {
     if let Some(flag) = args.beyond.first_set() {
         return Err(usage(format!("{flag} is for a core with its NIC, not for --bare")));
     }
-    let machine = Machine::new(program, MachineConfig::default());
-    let platform = machine.with_context(|| args.program.display().to_string())?.platform;
-    let report = play(platform, program, args.cycles_max);
+    let bench = Bench::new(program, memory).with_context(|| name_of(args))?;
+    let mut log = CommitLog::new(args.commits.as_deref())?;
+    let report = play(bench, program, args.cycles_max, |commit| log.note(0, commit));
+    log.finish()?;
     print(args, &report)?;
     let is_good = report.problem.is_none() && report.exit_code.unwrap_or(0) == 0;
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn play(platform: Platform, program: &Program, cycles_max: u64) -> Report {
-    let mut bus = Bare { platform, is_done: false, instruction_lines: 0, data_lines: 0 };
-    let entry = if program.entry == BASE { boot::RESET } else { program.entry };
-    let mut core = Core::new(Hart::new(0, entry), &CoreConfig::default());
-    let (mut first, mut last, mut instructions, mut traps, mut traps_in_row) = (None, 0, 0, 0, 0);
+fn play(mut bench: Bench, program: &Program, cycles_max: u64, mut on_commit: impl FnMut(&Commit)) -> Report {
     let problem = loop {
-        if bus.is_done || bus.platform.exit_code().is_some() {
+        if bench.is_over() {
             break None;
         }
-        let from = first.unwrap_or(0);
-        if core.cycle() - from >= cycles_max {
-            break Some(format!(
-                "not at its end after {cycles_max} cycles, at {}: --cycles-max lets it go on",
-                place(program, core.hart.pc)
-            ));
+        let problem = bench.problem(program, cycles_max);
+        if problem.is_some() {
+            break problem;
         }
-        match core.run_to_event(&mut bus, PATIENCE_CYCLES.min(cycles_max)) {
-            Event::Commit(commit) => {
-                traps_in_row = 0;
-                let is_program = !boot::is_rom(commit.retired.pc);
-                if is_program && first.is_none() {
-                    first = Some(commit.cycle);
-                    (bus.instruction_lines, bus.data_lines) = (bus.instruction_lines.min(1), 0);
-                }
-                last = commit.cycle;
-                instructions += u64::from(is_program);
-            }
-            Event::Trap { pc, trap, .. } => {
-                traps += 1;
-                traps_in_row += 1;
-                if traps_in_row == TRAPS_MAX {
-                    break Some(format!(
-                        "no handler: trap after trap, at last at {}: {trap}",
-                        place(program, pc)
-                    ));
-                }
-            }
-            Event::Bubble if core.cycle() - last >= PATIENCE_CYCLES => {
-                break Some(format!("asleep at {}: no interrupt comes", place(program, core.hart.pc)));
-            }
-            Event::Bubble => {}
+        let left = cycles_max.saturating_sub(bench.core.cycle() - bench.first.unwrap_or(0));
+        if let Event::Commit(commit) = bench.advance(left.max(1)) {
+            on_commit(&commit);
         }
-        bus.platform.serve_program();
-        bus.platform.advance_clock(core.cycle() / CYCLES_PER_TICK);
-        bus.platform.raise_interrupts(&mut core.hart.csrs);
     };
+    let Bench { first, last, instructions, traps, bus, .. } = bench;
     let cycles = first.map_or(0, |first| last - first);
     Report {
         cycles,
@@ -171,6 +305,7 @@ impl Bus for Bare {
     }
 
     fn store(&mut self, address: u64, bytes: u8, value: u64) -> Result<(), AccessFault> {
+        self.last_words += u64::from(self.is_last_word(address));
         if address & !7 == DONE {
             self.is_done = true;
             return Ok(());
@@ -202,6 +337,7 @@ impl Bus for Bare {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highwire_riscv::Symbol;
 
     /// The median filter of the core's own tests, whose cycles Rocket's RTL has given.
     #[test]
@@ -223,10 +359,45 @@ mod tests {
             }],
             symbols: Vec::new(),
         };
-        let platform = Machine::new(&program, MachineConfig::default()).unwrap().platform;
-        let report = play(platform, &program, 1_000_000);
+        let bench = Bench::new(&program, MachineConfig::default()).unwrap();
+        let report = play(bench, &program, 1_000_000, |_| {});
         assert_eq!(report.problem, None);
-        assert_eq!((report.instructions, report.cycles), (numbers[0], numbers[1]));
+        // The record ends before the store that ends the run.
+        assert_eq!(report.instructions, numbers[0] + 1);
+        assert!((1..10).contains(&(report.cycles - numbers[1])), "{report:?}");
         assert!(report.data_lines_fetched > 0 && report.instruction_lines_fetched > 0, "{report:?}");
+    }
+    /// Instructions from `BASE` on, and the place of `tohost`, if there is one.
+    fn program(words: &[u32], tohost: Option<u64>) -> Program {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let segment = highwire_riscv::Segment { address: BASE, memory_bytes: bytes.len() as u64, bytes };
+        let symbol = |address| Symbol { name: "tohost".to_string(), address, size_bytes: 8 };
+        Program { entry: BASE, segments: vec![segment], symbols: tohost.map(symbol).into_iter().collect() }
+    }
+
+    #[test]
+    fn every_instruction_up_to_the_last_store_is_counted() {
+        const NOP: u32 = 0x13;
+        const FOREVER: u32 = 0x6f;
+        for nops in 0..6 {
+            let lead = vec![NOP; nops];
+            // lui a0, 0x10001; sd zero, 0(a0)
+            let done = [&lead[..], &[0x1000_1537, 0x0005_3023, FOREVER]].concat();
+            // auipc a0, 1; addi a1, zero, 7; sd a1, 0(a0): exit code 3
+            let exit = [&lead[..], &[0x0000_1517, 0x0070_0593, 0x00b5_3023, FOREVER]].concat();
+            let tohost = BASE + 0x1000 + 4 * nops as u64;
+            let tohost = tohost & !7;
+            let exit_at = if (4 * nops).is_multiple_of(8) { Some(tohost) } else { None };
+            let report = |program: &Program| {
+                play(Bench::new(program, MachineConfig::default()).unwrap(), program, 100_000, |_| {})
+            };
+            let ended = report(&program(&done, None));
+            assert_eq!((ended.problem, ended.instructions), (None, nops as u64 + 2));
+            if exit_at.is_some() {
+                let ended = report(&program(&exit, exit_at));
+                assert_eq!((ended.problem, ended.exit_code), (None, Some(3)));
+                assert_eq!(ended.instructions, nops as u64 + 3);
+            }
+        }
     }
 }

@@ -10,12 +10,13 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use highwire_nanopu::client::Client;
+use highwire_nanopu::packet::MESSAGE_BYTES_MAX;
 use highwire_nanopu::{Node, NodeConfig};
 use highwire_riscv::Program;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use super::{CLIENT, CYCLES_PER_NANOSECOND, NODE, requests};
+use super::{CLIENT, CYCLES_PER_NANOSECOND, NODE, limits, requests};
 use crate::console::Console;
 
 /// Options of `highwire nanopu bench`.
@@ -41,31 +42,31 @@ pub(crate) struct Args {
     /// The program, which gets a message of --bytes every --interval cycles; with more than one core riscv/build/loopback.elf if none is named.
     program: Option<PathBuf>,
     /// How many cores run it.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, default_value_t = 1, value_parser = limits::whole::<u32>(1..=4096))]
     cores: u32,
     /// Threads for a network of nodes.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = limits::threads())]
     threads: usize,
     /// How many messages, to one node.
-    #[arg(long, default_value_t = 50_000)]
+    #[arg(long, default_value_t = 50_000, value_parser = limits::messages())]
     count: u32,
     /// How long each is.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = limits::whole::<usize>(0..=MESSAGE_BYTES_MAX as u64))]
     bytes: usize,
     /// Cycles between two, to each node; 200 if not given, for a network 2000.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = limits::cycles(1))]
     interval: Option<u64>,
     /// Simulate idle polling of a network's nodes as well.
     #[arg(long)]
     every_cycle: bool,
     /// Runs of each program of the table, of which the median counts.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 3, value_parser = limits::whole::<u32>(1..=10_000))]
     runs: u32,
     /// Of the table, only the programs with this in their names.
     #[arg(long, value_name = "NAME", conflicts_with = "program")]
     only: Option<String>,
     /// Core cycles of each run, in millions.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 20, value_parser = limits::whole::<u64>(1..=1_000_000))]
     mcycles: u64,
     /// Print JSON.
     #[arg(long)]
@@ -93,7 +94,7 @@ fn cpu_seconds() -> f64 {
 fn one_node(args: &Args, program: &Program) -> Result<u64> {
     let config = NodeConfig { cores: args.cores as usize, ..NodeConfig::default() };
     let mut node = Node::new(program, &config)?;
-    let mut requests = requests::alike(args.count, args.bytes, 0, args.interval.unwrap_or(200));
+    let mut requests = requests::alike(args.count, args.bytes, 0, args.interval.unwrap_or(200))?;
     requests.iter_mut().for_each(|request| request.sent += 10_000);
     let _ = Client::new(CLIENT, NODE, 140).play(&mut node, &requests, 1_000_000, |_, _| {});
     Ok(node.cycle())

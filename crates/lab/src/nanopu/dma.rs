@@ -4,12 +4,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use highwire_nanopu::Event;
-use highwire_nanopu::client::Request;
+use highwire_nanopu::client::{Answer, Request};
 use highwire_nanopu::dma::{DmaAnswer, DmaCounters, DmaEvent, DmaLink, DmaNode, DmaNodeConfig};
 use highwire_nanopu::packet::SEGMENT_BYTES;
 use highwire_riscv::Program;
 use serde::Serialize;
 
+use super::answers::{self, Answered};
+use super::commits::CommitLog;
 use super::options::Args;
 use super::outcome::{End, Played, print};
 use super::place::place;
@@ -23,6 +25,8 @@ struct Report {
     played: Played,
     frames: Frames,
     refused: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answers: Option<Vec<Answered>>,
     #[serde(flatten)]
     end: End,
 }
@@ -54,21 +58,30 @@ pub(super) fn run(args: &Args, program: &Program, requests: &[Request]) -> Resul
         )));
     }
     let name = args.program.display();
-    let mut node = DmaNode::new(program, &DmaNodeConfig::default()).with_context(|| name.to_string())?;
+    let mut node = DmaNode::new(
+        program,
+        &DmaNodeConfig { memory: super::run::memory(args), ..DmaNodeConfig::default() },
+    )
+    .with_context(|| name.to_string())?;
     let arriving: Vec<Request> = requests
         .iter()
         .map(|request| Request { sent: request.sent + args.link, ..request.clone() })
         .collect();
     let mut link = DmaLink::new(CLIENT, NODE, &arriving);
     let mut instructions = 0;
+    let mut log = CommitLog::new(args.commits.as_deref())?;
     let played = link.play(&mut node, args.patience, |event| {
-        instructions += u64::from(matches!(event, Event::Commit(_)));
+        if let Event::Commit(commit) = event {
+            instructions += 1;
+            log.note(0, &commit);
+        }
     });
+    log.finish()?;
     let mut problems = Vec::new();
     let answers = match played {
         Ok(answers) => answers,
         Err(event) => {
-            problems.push(text_of(&event, program, node.cycle()));
+            problems.push(text_of(&event, program));
             vec![None; requests.len()]
         }
     };
@@ -79,19 +92,31 @@ pub(super) fn run(args: &Args, program: &Program, requests: &[Request]) -> Resul
     problems.extend(problems_of(&node, &link, program, requests.len() - times.len()));
     let DmaCounters { received, delivered, without_room, too_long, malformed, sent, refused, .. } =
         node.counters();
+    let answered = answers.iter().map(|answer| {
+        answer
+            .as_ref()
+            .map(|answer| Answer { received: answer.first + args.link, payload: answer.payload.clone() })
+    });
+    let answered = answers::of(requests, &answered.collect::<Vec<_>>());
+    if let Some(path) = &args.times {
+        answers::write(path, &answered)?;
+    }
+    let answered = args.answers.then_some(answered);
+    let more: Vec<String> = answered.iter().flat_map(|answers| answers::lines(answers)).collect();
     let report = Report {
+        answers: answered,
         played: Played::new(requests.len(), &times, node.cycle(), instructions),
         frames: Frames { received, delivered, without_room, too_long, malformed, sent, strays: link.strays },
         refused,
         end: End::new(node.platform(), problems),
     };
-    print(args, &report, &report.played, &report.end)?;
+    print(args, &report, &report.played, &more, &report.end)?;
     Ok(report.end.exit_code())
 }
 
-fn text_of(event: &DmaEvent, program: &Program, cycle: u64) -> String {
+fn text_of(event: &DmaEvent, program: &Program) -> String {
     match event {
-        DmaEvent::Trapped { pc, trap } => {
+        DmaEvent::Trapped { cycle, pc, trap } => {
             format!("the core trapped at {}, cycle {cycle}: {trap}", place(program, *pc))
         }
         DmaEvent::Refused { pc, error } => {
@@ -112,6 +137,10 @@ fn problems_of(node: &DmaNode, link: &DmaLink<'_>, program: &Program, unanswered
             place(program, node.core().hart.pc),
             node.cycle()
         ));
+        let open = node.open_trap();
+        problems.extend(
+            open.map(|trap| format!("{}, and its handler has not returned", text_of(&trap, program))),
+        );
     }
     let DmaCounters { without_room, too_long, malformed, refused, .. } = node.counters();
     let losses = [
@@ -121,8 +150,7 @@ fn problems_of(node: &DmaNode, link: &DmaLink<'_>, program: &Program, unanswered
     ];
     let losses = losses.iter().filter(|&&(frames, _)| frames > 0);
     problems.extend(losses.map(|(frames, why)| format!("{frames} frames {why}")));
-    problems
-        .extend(link.refused.iter().take(REFUSALS_TOLD).map(|event| text_of(event, program, node.cycle())));
+    problems.extend(link.refused.iter().take(REFUSALS_TOLD).map(|event| text_of(event, program)));
     if refused > REFUSALS_TOLD as u64 {
         problems.push(format!("and {} more were refused", refused - REFUSALS_TOLD as u64));
     }

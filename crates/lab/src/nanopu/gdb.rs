@@ -1,4 +1,4 @@
-//! `highwire nanopu run --gdb`: a debugger for the cores of a node.
+//! `highwire nanopu run --gdb`: a debugger for the cores of a node, or for a program on the core alone.
 //!
 //! Each core is a thread; all of them stand still while the debugger looks. A core stops before an
 //! instruction enters the pipeline, so looking changes no cycle. The instruction before it may still be three
@@ -6,6 +6,7 @@
 
 mod registers;
 mod stops;
+mod subject;
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -29,11 +30,12 @@ use gdbstub::target::ext::breakpoints::{
 use gdbstub::target::ext::monitor_cmd::{ConsoleOutput, MonitorCmd, MonitorCmdOps};
 use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOps};
 use gdbstub::target::{Target, TargetError, TargetResult};
-use highwire_nanopu::client::{Client, Play, Progress, Request};
-use highwire_nanopu::{Node, NodeConfig, NodeEvent, RX_REGISTER};
+use highwire_nanopu::{NodeEvent, RX_REGISTER};
 use highwire_riscv::{Bus, Cause, Exception, Instruction, Program};
 use registers::{Nanopu, Registers};
 use stops::{Stand, Stops, Watch};
+pub(super) use subject::Subject;
+use subject::{Saved, Taken};
 
 use super::place::trap_text;
 use crate::console::Console;
@@ -43,12 +45,10 @@ const CYCLES_PER_LOOK: u32 = 20_000;
 
 type StopReason = MultiThreadStopReason<u64>;
 
-/// A node under a debugger.
+/// A program under a debugger.
 struct Debuggee<'a> {
     program: &'a Program,
-    config: &'a NodeConfig,
-    node: Node,
-    play: Play<'a>,
+    subject: Subject<'a>,
     stops: Stops,
     /// The core that the debugger named last.
     last: usize,
@@ -66,8 +66,7 @@ struct Debuggee<'a> {
 /// The debugger expects the other cores to stand still meanwhile, and fails if it hears of them. So it hears
 /// of them after the step, and the step is taken back: the cores then are where they were.
 struct Missed {
-    node: Node,
-    progress: Progress,
+    state: Saved,
     untold: VecDeque<StopReason>,
 }
 
@@ -75,29 +74,12 @@ struct Missed {
 ///
 /// # Errors
 /// The connection or the protocol breaks.
-pub(super) fn serve(
-    listener: &TcpListener,
-    program: &Program,
-    config: &NodeConfig,
-    client: &mut Client,
-    requests: &[Request],
-) -> Result<ExitCode> {
-    let node = Node::new(program, config)?;
-    let play = Play::new(client, requests);
+pub(super) fn serve(listener: &TcpListener, program: &Program, subject: Subject<'_>) -> Result<ExitCode> {
     let (connection, _) = listener.accept().context("no debugger came")?;
     connection.set_nodelay(true).context("the debugger's connection")?;
     let stops = Stops::default();
-    let mut debuggee = Debuggee {
-        program,
-        config,
-        node,
-        play,
-        stops,
-        last: 0,
-        printed: 0,
-        missed: None,
-        is_under_way: false,
-    };
+    let mut debuggee =
+        Debuggee { program, subject, stops, last: 0, printed: 0, missed: None, is_under_way: false };
     let end =
         GdbStub::new(connection).run_blocking::<Loop<'_>>(&mut debuggee).map_err(|error| {
             match error.is_connection_error() {
@@ -106,10 +88,10 @@ pub(super) fn serve(
             }
         })?;
     debuggee.print_console();
-    let cycle = debuggee.node.cycle();
+    let cycle = debuggee.subject.cycle();
     let (said, code) = match end {
         DisconnectReason::TargetExited(_) | DisconnectReason::TargetTerminated(_) => {
-            let code = debuggee.node.platform().exit_code().unwrap_or(0);
+            let code = debuggee.subject.exit_code().unwrap_or(0);
             (format!("the program exited with {code}"), if code == 0 { 0 } else { 1 })
         }
         DisconnectReason::Disconnect => ("the debugger left, and nothing runs on".to_owned(), 0),
@@ -127,15 +109,14 @@ fn thread(core: usize) -> Tid {
 
 impl Debuggee<'_> {
     fn core_of(&self, thread: Tid) -> usize {
-        (thread.get() - 1).min(self.config.cores - 1)
+        (thread.get() - 1).min(self.subject.cores() - 1)
     }
 
     /// Runs some cycles, or fewer if a core stops.
     fn run(&mut self) -> Option<StopReason> {
         match self.missed.take() {
             Some(missed) if self.stops.alone().is_none() => {
-                self.node = missed.node;
-                self.play.go_back(&missed.progress);
+                self.subject.restore(missed.state);
                 self.stops.put_back(missed.untold);
             }
             missed => self.missed = missed.filter(|_| self.is_under_way),
@@ -145,27 +126,26 @@ impl Debuggee<'_> {
             let stands: Vec<_> = self.cores().map(|core| (core, self.stand(core))).collect();
             self.stops.begin(stands.into_iter());
         }
-        let mut executed: Vec<u64> = self.cores().map(|core| self.node.core(core).executed()).collect();
+        let mut executed: Vec<u64> = self.cores().map(|core| self.subject.core(core).executed()).collect();
         for _ in 0..CYCLES_PER_LOOK {
             if let Some(core) = self.stops.alone() {
                 let others = self.stops.take_others(core);
                 if !others.is_empty() && self.missed.is_none() {
-                    let (node, progress) = (self.node.clone(), self.play.progress());
-                    self.missed = Some(Box::new(Missed { node, progress, untold: others }));
+                    self.missed = Some(Box::new(Missed { state: self.subject.save(), untold: others }));
                 }
             }
             if let Some(reason) = self.stops.poll() {
                 return Some(reason);
             }
-            if let Err(event) = self.play.tick(&mut self.node, |_, _| {}) {
-                self.on_trap(&event);
+            for taken in self.subject.tick() {
+                self.on_trap(&taken);
             }
-            if let Some(code) = self.node.platform().exit_code() {
+            if let Some(code) = self.subject.exit_code() {
                 return Some(StopReason::Exited(code as u8));
             }
             // A core stands before an instruction when it has just executed the one before.
             for (number, before) in executed.iter_mut().enumerate() {
-                let now = self.node.core(number).executed();
+                let now = self.subject.core(number).executed();
                 if now != *before {
                     *before = now;
                     let stand = self.stand(number);
@@ -178,11 +158,11 @@ impl Debuggee<'_> {
 
     /// The instruction before which a core stands.
     fn stand(&self, core: usize) -> Stand {
-        let (executed, hart) = (self.node.core(core).executed(), &self.node.core(core).hart);
+        let (executed, hart) = (self.subject.core(core).executed(), &self.subject.core(core).hart);
         if !self.stops.watch_memory() {
             return Stand { pc: hart.pc, access: None, executed };
         }
-        let word = |length| self.node.platform().ram.slice(hart.pc, length);
+        let word = |length| self.subject.platform().ram.slice(hart.pc, length);
         let bits =
             word(4).or(word(2)).map(|bytes| bytes.iter().rfold(0, |all, &byte| all << 8 | u32::from(byte)));
         let instruction = bits.and_then(|bits| Instruction::decode(bits).ok());
@@ -191,7 +171,7 @@ impl Debuggee<'_> {
             && instruction.rs1 == RX_REGISTER
         {
             // The address is the network's next word.
-            let word = self.node.peek_word(core).unwrap_or(0);
+            let word = self.subject.peek_word(core).unwrap_or(0);
             access.address = access.address.wrapping_add(word.wrapping_sub(hart.x[usize::from(RX_REGISTER)]));
         }
         Stand { pc: hart.pc, access, executed }
@@ -199,8 +179,7 @@ impl Debuggee<'_> {
 
     /// A trap that the program has not asked for is a signal, as an operating system would report it to a
     /// debugger.
-    fn on_trap(&mut self, event: &NodeEvent) {
-        let NodeEvent::Trapped { core, trap, .. } = event else { return };
+    fn on_trap(&mut self, &Taken { core, cycle, pc, trap }: &Taken) {
         let signal = match trap.cause {
             Cause::Exception(Exception::Breakpoint) => Signal::SIGTRAP,
             Cause::Exception(Exception::LoadMisaligned | Exception::StoreMisaligned) => Signal::SIGBUS,
@@ -209,15 +188,16 @@ impl Debuggee<'_> {
             ) => Signal::SIGSEGV,
             _ => Signal::SIGILL,
         };
-        self.say(format!("{}\n", trap_text(event, self.program, self.node.cycle())).as_bytes());
-        self.stops.note(StopReason::SignalWithThread { tid: thread(*core), signal });
+        let event = NodeEvent::Trapped { core, cycle, pc, trap };
+        self.say(format!("{}\n", trap_text(&event, self.program)).as_bytes());
+        self.stops.note(StopReason::SignalWithThread { tid: thread(core), signal });
     }
 
     /// Prints the program's new console output.
     fn print_console(&mut self) {
-        let new = self.node.platform().console().get(self.printed..).unwrap_or_default();
+        let new = self.subject.platform().console().get(self.printed..).unwrap_or_default();
         self.say(new);
-        self.printed = self.node.platform().console().len();
+        self.printed = self.subject.platform().console().len();
     }
 
     /// Prints text outside of the debugger. If that fails, nothing stops.
@@ -228,7 +208,7 @@ impl Debuggee<'_> {
 
     /// The registers of a core, as a debugger sees them.
     fn registers(&self, core: usize) -> Registers {
-        let hart = &self.node.core(core).hart;
+        let hart = &self.subject.core(core).hart;
         let csr = |number| hart.csrs.read(number).unwrap_or(0);
         let mut registers = Registers {
             x: hart.x,
@@ -236,17 +216,18 @@ impl Debuggee<'_> {
             f: hart.f,
             float: registers::FLOAT.map(|(_, number)| csr(number) as u32),
             core: registers::CORE.map(|(_, number)| csr(number)),
-            network: registers::NETWORK.map(|(_, number)| self.node.network_csr(core, number)),
+            network: registers::NETWORK
+                .map(|(_, number)| self.subject.network().map_or(0, |node| node.network_csr(core, number))),
         };
         // The word that a read would take, which stays where it is.
-        if let Some(word) = self.node.peek_word(core) {
+        if let Some(word) = self.subject.peek_word(core) {
             registers.x[usize::from(RX_REGISTER)] = word;
         }
         registers
     }
 
     fn cores(&self) -> std::ops::Range<usize> {
-        0..self.config.cores
+        0..self.subject.cores()
     }
 }
 
@@ -281,7 +262,7 @@ impl MultiThreadBase for Debuggee<'_> {
             return Err(TargetError::NonFatal);
         }
         self.missed = None;
-        let core = self.node.core_mut(core);
+        let core = self.subject.core_mut(core);
         core.hart.x[1..30].copy_from_slice(&registers.x[1..30]);
         core.hart.f = registers.f;
         if registers.pc != core.hart.pc {
@@ -292,7 +273,7 @@ impl MultiThreadBase for Debuggee<'_> {
     }
 
     fn read_addrs(&mut self, start: u64, data: &mut [u8], _: Tid) -> TargetResult<usize, Self> {
-        let ram = &self.node.platform().ram;
+        let ram = &self.subject.platform().ram;
         match (1..=data.len()).rev().find_map(|length| ram.slice(start, length)) {
             Some(bytes) => {
                 data[..bytes.len()].copy_from_slice(bytes);
@@ -303,7 +284,7 @@ impl MultiThreadBase for Debuggee<'_> {
     }
 
     fn write_addrs(&mut self, start: u64, data: &[u8], _: Tid) -> TargetResult<(), Self> {
-        let ram = self.node.memory_mut();
+        let ram = self.subject.memory_mut();
         self.missed = None;
         // All of the bytes or none.
         ram.slice(start, data.len()).ok_or(TargetError::NonFatal)?;
@@ -330,15 +311,17 @@ impl MultiThreadBase for Debuggee<'_> {
 impl ThreadExtraInfo for Debuggee<'_> {
     fn thread_extra_info(&self, thread: Tid, text: &mut [u8]) -> Result<usize, &'static str> {
         let core = self.core_of(thread);
-        let (cycle, context) = (self.node.cycle(), self.node.current_context(core));
-        let mut info = format!("core {core}, cycle {cycle}, context {context}");
-        match self.node.queued_words(core) {
-            0 => {}
-            1 => info.push_str(", a word to read"),
-            words => info.push_str(&format!(", {words} words to read")),
-        }
-        if let Some(since) = self.node.waiting_since(core) {
-            info.push_str(&format!(", waits for a word since cycle {since}"));
+        let mut info = format!("core {core}, cycle {}", self.subject.cycle());
+        if let Some(node) = self.subject.network() {
+            info.push_str(&format!(", context {}", node.current_context(core)));
+            match node.queued_words(core) {
+                0 => {}
+                1 => info.push_str(", a word to read"),
+                words => info.push_str(&format!(", {words} words to read")),
+            }
+            if let Some(since) = node.waiting_since(core) {
+                info.push_str(&format!(", waits for a word since cycle {since}"));
+            }
         }
         let length = info.len().min(text.len());
         text[..length].copy_from_slice(&info.as_bytes()[..length]);
@@ -449,14 +432,13 @@ impl MonitorCmd for Debuggee<'_> {
     ) -> Result<(), &'static str> {
         match command {
             b"reset" => {
-                self.node = Node::new(self.program, self.config).map_err(|_| "the program no longer fits")?;
-                self.play.rewind();
+                self.subject.reset(self.program).map_err(|_| "the program no longer fits")?;
                 self.stops.take();
                 (self.missed, self.printed) = (None, 0);
                 output.write_raw(b"all cores are at the entry, cycle 0; what gdb remembers of them goes with: maintenance flush register-cache\n");
             }
-            b"cycle" => output.write_raw(format!("{}\n", self.node.cycle()).as_bytes()),
-            b"console" => output.write_raw(self.node.platform().console()),
+            b"cycle" => output.write_raw(format!("{}\n", self.subject.cycle()).as_bytes()),
+            b"console" => output.write_raw(self.subject.platform().console()),
             _ => output.write_raw(b"monitor reset | cycle | console\n"),
         }
         Ok(())

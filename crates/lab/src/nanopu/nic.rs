@@ -3,7 +3,7 @@
 use highwire_nanopu::nic::{CutThrough, LongMessages, NicConfig, Selection, TreeShape};
 use highwire_nanopu::packet::{MESSAGE_BYTES_MAX, SEGMENT_BYTES};
 
-use super::NODE;
+use super::{NODE, limits};
 
 /// See the module.
 #[derive(Debug, clap::Args)]
@@ -18,13 +18,13 @@ pub(super) struct NicArgs {
     #[arg(long)]
     cut_through: bool,
     /// How many receive buffers one context may hold.
-    #[arg(long, value_name = "BUFFERS", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "BUFFERS", value_parser = limits::whole::<u16>(1..=65_535))]
     quota: Option<u16>,
     /// Take messages of more than 2,048 bytes, up to so many; memory is then segments of 1 KiB.
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "BYTES", value_parser = limits::whole::<u16>(1..=65_535))]
     message_bytes_max: Option<u16>,
     /// Memory for messages, in KiB of each direction; needs --message-bytes-max.
-    #[arg(long, value_name = "KIB", default_value_t = 192, requires = "message_bytes_max", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "KIB", default_value_t = 192, requires = "message_bytes_max", value_parser = limits::whole::<u16>(1..=65_535))]
     message_memory: u16,
     /// Let messages of several packets reach their core as the packets come in; needs --blocking-reads.
     #[arg(long, requires_all = ["message_bytes_max", "blocking_reads"])]
@@ -81,7 +81,7 @@ fn parse_selection(text: &str) -> Result<Selection, String> {
         None if text == "rss" => Ok(Selection::Rss),
         Some(("jbsq", bound)) => match bound.parse() {
             Ok(bound @ 1..) => Ok(Selection::Jbsq(bound)),
-            _ => Err(format!("{bound} is no bound: it is at least 1")),
+            _ => Err(format!("{bound} is no bound: it is 1 to {}", u32::MAX)),
         },
         Some(("tree", cores)) => match cores.parse() {
             // Each group has one message in hand, which hides the way to it.

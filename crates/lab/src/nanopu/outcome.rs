@@ -72,7 +72,13 @@ fn spread(times: &[u64], cycles_per_unit: f64) -> Option<Spread> {
 }
 
 /// Prints `report`, of which the other arguments are parts, for programs or people.
-pub(super) fn print(args: &Args, report: &impl Serialize, played: &Played, end: &End) -> Result<()> {
+pub(super) fn print(
+    args: &Args,
+    report: &impl Serialize,
+    played: &Played,
+    more: &[String],
+    end: &End,
+) -> Result<()> {
     let mut console = Console::new();
     if args.json {
         console.json(report)?;
@@ -93,6 +99,9 @@ pub(super) fn print(args: &Args, report: &impl Serialize, played: &Played, end: 
         args.link
     );
     console.line(console.paint(Tone::Faint, &faint))?;
+    for line in more {
+        console.line(line)?;
+    }
     if !end.console.is_empty() {
         console.line(&end.console)?;
     }

@@ -7,7 +7,7 @@ use highwire_nanopu::{Event, Node};
 use highwire_riscv::Program;
 
 use super::mistakes;
-use super::place::place;
+use super::place::{place, trap_text};
 use super::transport::AnyTransport;
 
 /// How long a core is watched to see whether it makes progress.
@@ -58,6 +58,10 @@ pub(super) fn problems_of(
     if unanswered > 0 {
         problems.push(format!("{unanswered} messages have no answer"));
         problems.extend(whereabouts(node, program, cores));
+        let open = (0..cores).filter_map(|core| node.open_trap(core));
+        problems.extend(
+            open.map(|trap| format!("{}, and its handler has not returned", trap_text(&trap, program))),
+        );
     }
     if received.unknown_context > 0 {
         let first = node

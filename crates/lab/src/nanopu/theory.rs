@@ -17,7 +17,9 @@ use highwire_stdx::Rng;
 use rand_mt::Mt64;
 use serde::Serialize;
 
+use super::limits;
 use crate::console::Console;
+use crate::failure::usage;
 use crate::progress::Progress;
 
 /// How far a tail may be off.
@@ -37,17 +39,17 @@ Examples:
 )]
 pub(crate) struct Args {
     /// Requests of each run.
-    #[arg(long, default_value_t = 2_000_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    #[arg(long, default_value_t = 2_000_000, value_parser = limits::whole::<u32>(1..=100_000_000))]
     requests: u32,
     /// Runs, each with other requests; at loads beyond 0.8 more of them where the tail is known exactly.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(..=10_000))]
+    #[arg(long, default_value_t = 10, value_parser = limits::whole::<u16>(0..=10_000))]
     runs: u16,
     /// Decides every random choice.
     #[arg(long, default_value_t = 3)]
     seed: u64,
     /// Threads; as many as there are cores, if not said.
-    #[arg(long)]
-    threads: Option<NonZeroUsize>,
+    #[arg(long, value_parser = limits::threads())]
+    threads: Option<usize>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -80,7 +82,22 @@ struct Runs {
     others: Vec<f64>,
 }
 
+/// So many requests are in memory at once, at the most.
+const REQUESTS_MAX: usize = 256_000_000;
+
+/// Each thread has the requests of its run in memory.
+fn threads_max(args: &Args) -> usize {
+    (REQUESTS_MAX / args.requests as usize).max(1)
+}
+
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if let Some(threads) = args.threads.filter(|&threads| threads > threads_max(args)) {
+        return Err(usage(format!(
+            "--threads {threads}: at most {} with --requests {}, since each has its requests in memory",
+            threads_max(args),
+            args.requests
+        )));
+    }
     let references = references();
     let runs = play(args, &references);
     let rows: Vec<Row> = references.iter().zip(runs).map(|(reference, runs)| row(reference, &runs)).collect();
@@ -108,7 +125,8 @@ fn play(args: &Args, references: &[Reference]) -> Vec<Runs> {
             same.into_iter().chain(others).map(move |run| Task { reference, run })
         })
         .collect();
-    let threads = args.threads.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = args.threads.unwrap_or(cores.min(threads_max(args))).min(tasks.len());
     let next = AtomicUsize::new(0);
     let (tell, told) = mpsc::channel();
     let mut tails = vec![0.0; tasks.len()];

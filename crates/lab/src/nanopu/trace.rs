@@ -8,6 +8,7 @@ use highwire_nanopu::{Commit, Stamp};
 use highwire_riscv::{Located, Program};
 use serde_json::{Value, json};
 
+use super::place::network_names;
 use crate::failure::usage;
 
 /// The most instructions in a trace: the page must stay quick.
@@ -23,6 +24,8 @@ pub(super) struct Recording {
     pub(super) commits: Vec<(usize, Commit)>,
     /// The first cycle of interest.
     pub(super) start: u64,
+    /// Each message: the cycles in which its first word and that of its answer are on the node's wire, and its context.
+    pub(super) messages: Vec<(u64, Option<u64>, u16)>,
 }
 
 /// Writes the recording in the form of the file's ending.
@@ -41,7 +44,7 @@ fn relevant(recording: &Recording) -> impl Iterator<Item = &Stamp> {
 
 fn text_of(commit: &Commit) -> String {
     let retired = commit.retired;
-    Located { pc: retired.pc, instruction: retired.instruction }.to_string()
+    network_names(&Located { pc: retired.pc, instruction: retired.instruction }.to_string())
 }
 
 fn function_of(program: &Program, pc: u64) -> &str {
@@ -60,7 +63,7 @@ fn page_data(recording: &Recording, program: &Program) -> Value {
             json!([commit.cycle, core, format!("{pc:x}"), text_of(commit), function_of(program, pc)])
         })
         .collect();
-    json!({ "stamps": stamps, "commits": commits, "cycles_per_ns": super::CYCLES_PER_NANOSECOND })
+    json!({ "stamps": stamps, "commits": commits, "messages": recording.messages, "cycles_per_ns": super::CYCLES_PER_NANOSECOND })
 }
 
 /// Chrome's trace event format: one event of one cycle each. A cycle is shown as a microsecond.

@@ -20,6 +20,16 @@ pub(crate) fn debugged(name: &str) -> Option<PathBuf> {
     built(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/debugged"), name)
 }
 
+/// A program of `tests/bare`, for the core alone.
+pub(crate) fn bare(name: &str) -> Option<PathBuf> {
+    built(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bare"), name)
+}
+
+/// A program of `tests/handled`, which traps.
+pub(crate) fn handled(name: &str) -> Option<PathBuf> {
+    built(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/handled"), name)
+}
+
 /// Programs from `sources`, as `riscv/Makefile` builds them.
 fn built(sources: &str, name: &str) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../riscv");

@@ -10,6 +10,7 @@ use crate::config::{CoreConfig, DEVICE_CYCLES};
 use crate::core::{Core, Event};
 use crate::port::Port;
 use crate::shared_cache::{Asked, Asker, SharedCache, SharedCacheConfig};
+use crate::unhandled::{Exceptions, Unhandled};
 
 /// How such a node is built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,8 +52,10 @@ pub enum DmaEvent {
         /// Why the NIC refused it.
         error: DmaError,
     },
-    /// The core took a trap that is not an interrupt.
+    /// The core took an exception that no handler of the program takes: its handler traps at once, or the program has ended in it.
     Trapped {
+        /// When the first such exception was taken; the event may come later.
+        cycle: u64,
         /// Where.
         pc: u64,
         /// Why.
@@ -70,6 +73,7 @@ pub struct DmaNode {
     cycles_per_tick: u64,
     memory_cycles: u64,
     events: Vec<DmaEvent>,
+    exceptions: Exceptions,
 }
 
 impl DmaNode {
@@ -87,6 +91,7 @@ impl DmaNode {
             cycles_per_tick: config.cycles_per_tick.max(1),
             memory_cycles: config.core.memory_latency_cycles,
             events: Vec::new(),
+            exceptions: Exceptions::default(),
         })
     }
 
@@ -119,15 +124,22 @@ impl DmaNode {
         for address in port.recalled {
             core.take_line(address);
         }
-        if let Event::Trap { pc, trap, .. } = event
+        if let Event::Trap { cycle, pc, trap } = event
             && matches!(trap.cause, Cause::Exception(_))
+            && let Some(Unhandled { cycle, pc, trap }) =
+                self.exceptions.on_exception(cycle, (pc, trap), &self.core.hart)
         {
-            self.events.push(DmaEvent::Trapped { pc, trap });
+            self.events.push(DmaEvent::Trapped { cycle, pc, trap });
         }
         let refused = self.nic.registers.take_errors();
         self.events.extend(refused.into_iter().map(|error| DmaEvent::Refused { pc, error }));
         on_event(event);
         self.platform.serve_program();
+        if let Some(code) = self.platform.exit_code()
+            && let Some(Unhandled { cycle, pc, trap }) = self.exceptions.on_exit(code, &self.core.hart)
+        {
+            self.events.push(DmaEvent::Trapped { cycle, pc, trap });
+        }
         if cycle.is_multiple_of(self.cycles_per_tick) {
             self.platform.advance_clock(cycle / self.cycles_per_tick);
         }
@@ -162,6 +174,12 @@ impl DmaNode {
     /// The core.
     pub fn core(&self) -> &Core {
         &self.core
+    }
+
+    /// The first exception whose handler has not returned, as an event, unless it was one.
+    pub fn open_trap(&self) -> Option<DmaEvent> {
+        let Unhandled { cycle, pc, trap } = self.exceptions.open(&self.core.hart)?;
+        Some(DmaEvent::Trapped { cycle, pc, trap })
     }
 
     /// The NIC's counters.

@@ -307,7 +307,7 @@ fn dma_latency(settings: &Settings<'_>, bytes: usize) -> Result<f64, ExperimentE
 
 fn dma_failure(program: &str, event: &DmaEvent) -> ExperimentError {
     match event {
-        DmaEvent::Trapped { pc, trap } => {
+        DmaEvent::Trapped { pc, trap, .. } => {
             ExperimentError::Trapped(program.to_string(), format!("at {pc:#x}: {trap}"))
         }
         other => ExperimentError::Broken(format!("{program}: {other:?}")),

@@ -44,6 +44,9 @@ impl Interface {
                     self.insert(cycle);
                 }
                 self.has_timers |= value & 4 != 0;
+                if self.decides_anew && value & 4 != 0 {
+                    self.idle_since = self.idle_since.map(|_| cycle);
+                }
                 self.blocks |= value & 8 != 0 && self.can_block;
             }
             csr::THREAD_COMMAND => {
@@ -93,7 +96,9 @@ impl Interface {
         self.timeline.mark(cycle, Stage::Switched, context.into());
         self.target = self.target.filter(|&(target, _)| target != context);
         self.began = self.running().is_some_and(|entry| entry.is_active).then_some(cycle);
-        self.idle_since = None;
+        if self.began.is_some() || !self.decides_anew {
+            self.idle_since = None;
+        }
         self.is_waiting = false;
     }
 

@@ -9,6 +9,12 @@ const DEMOTED: u8 = 1;
 
 impl Interface {
     pub(super) fn on_idle(&mut self, cycle: u64) {
+        let decides_anew = self.decides_anew;
+        let Some(entry) = self.running() else { return };
+        // The prototype counts from when the thread became idle, or took its last turn.
+        if decides_anew && !entry.is_active && self.idle_since.is_some() {
+            return;
+        }
         let Some(entry) = self.running() else { return };
         if entry.words.is_empty() && entry.arrivals.is_empty() {
             entry.is_active = false;
@@ -31,6 +37,13 @@ impl Interface {
 
     /// An arrival matters only if its context is more urgent than the running one, or no thread runs.
     pub(super) fn decide_after_arrival(&mut self, cycle: u64) {
+        if self.decides_anew {
+            self.decide(cycle);
+            if self.began.is_none() && self.running().is_some_and(|entry| entry.is_active) {
+                (self.began, self.idle_since) = (Some(cycle), None);
+            }
+            return;
+        }
         let current = self.contexts.iter().find(|entry| entry.id == self.current);
         let running = current.filter(|entry| entry.is_active).map(|entry| entry.priority);
         if self.top().is_some_and(|top| {
@@ -45,7 +58,32 @@ impl Interface {
 
     pub(super) fn decide(&mut self, cycle: u64) {
         if let Some(top) = self.top() {
-            self.decision = Some((cycle + DECISION_CYCLES, top.id, top.priority));
+            let (context, priority) = (top.id, top.priority);
+            self.aim(cycle, context, priority);
+        }
+    }
+
+    /// The target shall be `context`. Of several events in a cycle the last counts; without `decides_anew` it takes the place of what is
+    /// on its way, too.
+    fn aim(&mut self, cycle: u64, context: u16, priority: u8) {
+        let due = cycle + DECISION_CYCLES;
+        if !self.decides_anew {
+            self.decisions.clear();
+        } else if self.decisions.back().is_some_and(|&(other, ..)| other == due) {
+            self.decisions.pop_back();
+        }
+        self.decisions.push_back((due, context, priority));
+    }
+
+    /// Nobody has had anything to do for long: the next thread gets its turn, which may be the current one.
+    fn take_turns(&mut self, cycle: u64) {
+        self.turn = (self.turn + 1) % self.contexts.len().max(1);
+        if self.contexts.iter().any(|entry| entry.is_active) {
+            return;
+        }
+        if let Some(entry) = self.contexts.get(self.turn) {
+            let (context, priority) = (entry.id, entry.priority);
+            self.aim(cycle, context, priority);
         }
     }
 
@@ -75,12 +113,16 @@ impl Interface {
             && cycle.saturating_sub(since) >= self.idle_cycles
         {
             self.idle_since = Some(cycle);
+            if self.decides_anew {
+                return self.take_turns(cycle);
+            }
             let here = self.contexts.iter().position(|entry| entry.id == self.current);
             let next = here.map_or(0, |here| here + 1) % self.contexts.len().max(1);
             if let Some(entry) = self.contexts.get(next)
                 && entry.id != self.current
             {
-                self.decision = Some((cycle + DECISION_CYCLES, entry.id, entry.priority));
+                let (context, priority) = (entry.id, entry.priority);
+                self.aim(cycle, context, priority);
             }
         }
     }

@@ -182,3 +182,64 @@ fn queues_that_hardware_would_overrun_are_noted() {
     assert_eq!(first(Mistake::TransmitOverrun), Some((512, 512)));
     assert_eq!(first(Mistake::ReceiveOverrun), Some((1024, 1024)));
 }
+
+/// The prototype computes its target anew in every cycle, the running thread included.
+#[test]
+fn a_message_for_the_running_thread_withdraws_a_target() {
+    for anew in [true, false] {
+        let mut interface = two_threads([0, 1]);
+        if anew {
+            interface.decide_anew();
+        }
+        // The interrupt is not taken meanwhile.
+        interface.deliver(10, 1, 1, true);
+        run(&mut interface, 10..20);
+        assert!(interface.wants_switch());
+        interface.deliver(20, 0, 2, true);
+        run(&mut interface, 20..30);
+        assert_eq!(interface.wants_switch(), !anew);
+        assert_eq!(interface.read(csr::TARGET_CONTEXT), u64::from(!anew));
+        // When the urgent message is done, the other one is the target again.
+        interface.take_word(30);
+        interface.write(30, csr::THREAD_COMMAND, 1);
+        run(&mut interface, 30..33);
+        assert_eq!(interface.read(csr::TARGET_CONTEXT), 1);
+    }
+}
+
+/// Two events in a row are two decisions, of which the first one shows for a cycle.
+#[test]
+fn a_decision_does_not_wait_for_the_next_one() {
+    let mut interface = two_threads([0, 1]);
+    interface.decide_anew();
+    interface.deliver(10, 1, 1, true);
+    interface.tick(10);
+    interface.deliver(11, 0, 2, true);
+    let wants: Vec<bool> = (11..15)
+        .map(|cycle| {
+            interface.tick(cycle);
+            interface.wants_switch()
+        })
+        .collect();
+    assert_eq!(wants, [false, true, false, false]);
+}
+
+/// While nobody has anything to do, threads take turns, the current one included, and a switch does not begin the count again.
+#[test]
+fn idle_threads_take_turns() {
+    let mut interface = two_threads([0, 0]);
+    interface.decide_anew();
+    interface.write(0, csr::NIC_COMMAND, 4);
+    interface.write(0, csr::IDLE_CYCLES, 50);
+    interface.write(0, csr::THREAD_COMMAND, 2);
+    run(&mut interface, 0..60);
+    assert!(!interface.wants_switch(), "it is the current thread's turn");
+    run(&mut interface, 60..103);
+    assert_eq!(interface.read(csr::TARGET_CONTEXT), 1);
+    interface.write(120, csr::CURRENT_CONTEXT, 1);
+    interface.write(121, csr::THREAD_COMMAND, 2);
+    run(&mut interface, 120..150);
+    assert!(!interface.wants_switch());
+    run(&mut interface, 150..153);
+    assert_eq!(interface.read(csr::TARGET_CONTEXT), 0);
+}

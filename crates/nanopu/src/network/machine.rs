@@ -72,7 +72,7 @@ impl MachineEvent {
     fn of_node(event: NodeEvent) -> MachineEvent {
         match event {
             NodeEvent::Sent { first, packet } => MachineEvent::Sent(first, packet),
-            NodeEvent::Trapped { core, pc, trap } => MachineEvent::Trapped { core, pc, trap },
+            NodeEvent::Trapped { core, pc, trap, .. } => MachineEvent::Trapped { core, pc, trap },
         }
     }
 
@@ -83,7 +83,7 @@ impl MachineEvent {
                 Ok(packet) => MachineEvent::Sent((last + 1).saturating_sub(packet.wire_words()), packet),
                 Err(_) => MachineEvent::Stranger,
             }),
-            DmaEvent::Trapped { pc, trap } => Some(MachineEvent::Trapped { core: 0, pc, trap }),
+            DmaEvent::Trapped { pc, trap, .. } => Some(MachineEvent::Trapped { core: 0, pc, trap }),
             // The NIC counts them.
             DmaEvent::Refused { .. } => None,
         }

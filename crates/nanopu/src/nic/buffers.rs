@@ -11,6 +11,8 @@ use crate::packet::{MESSAGE_BYTES_MAX, SEGMENT_BYTES, packets_of};
 pub(super) struct Buffers {
     free: Free,
     message_bytes_max: usize,
+    /// Small messages take large buffers if there are no others.
+    overflows: bool,
     /// So many messages fit at once, at the most.
     messages_max: usize,
 }
@@ -29,15 +31,31 @@ impl Buffers {
             None => Buffers {
                 free: Free::Classes(config.buffers),
                 message_bytes_max: MESSAGE_BYTES_MAX,
+                overflows: false,
                 messages_max: config.buffers.iter().sum(),
             },
             Some(LongMessages { bytes_max, segments, .. }) => Buffers {
                 free: Free::Segments(segments),
                 // A message that needs more than all segments could never arrive.
                 message_bytes_max: usize::from(bytes_max).min(segments * SEGMENT_BYTES),
+                overflows: false,
                 messages_max: segments,
             },
         }
+    }
+
+    /// The memory of the receiving half.
+    pub(super) fn for_receiving(config: &NicConfig) -> Buffers {
+        Buffers { overflows: config.overflows && config.long_messages.is_none(), ..Buffers::new(config) }
+    }
+
+    /// Takes what an arriving message needs: the length for which it is taken, which may be more than the message's.
+    pub(super) fn take_for(&mut self, bytes: u16) -> Option<u16> {
+        if self.take(bytes) {
+            return Some(bytes);
+        }
+        let more = MESSAGE_BYTES_MAX as u16;
+        (self.overflows && bytes < more && self.take(more)).then_some(more)
     }
 
     /// The longest message.
@@ -121,6 +139,20 @@ mod tests {
         assert!(buffers.take(1025) && !buffers.take(2048));
         buffers.give(1025);
         assert!(!buffers.take(0) && buffers.take(2048));
+    }
+
+    #[test]
+    fn small_messages_overflow_into_large_buffers_where_they_arrive() {
+        let config = NicConfig { buffers: [1, 2], ..NicConfig::default() };
+        let mut buffers = Buffers::for_receiving(&config);
+        assert_eq!(
+            [16, 16, 2000, 16].map(|bytes| buffers.take_for(bytes)),
+            [Some(16), Some(2048), Some(2000), None]
+        );
+        buffers.give(2048);
+        assert_eq!([2000, 16].map(|bytes| buffers.take_for(bytes)), [Some(2000), None]);
+        let mut buffers = Buffers::for_receiving(&NicConfig { overflows: false, ..config });
+        assert_eq!([16, 16].map(|bytes| buffers.take_for(bytes)), [Some(16), None]);
     }
 
     #[test]

@@ -24,6 +24,10 @@ pub(crate) struct Message {
     pub(crate) payload: Vec<u8>,
     /// Whether the payload follows in parts, under the sender's address and message number.
     pub(crate) stream: Option<StreamKey>,
+    /// The sender's address and the message's number, as reassembly knows them.
+    pub(crate) key: StreamKey,
+    /// The length for which its memory was taken; at least its own.
+    pub(crate) memory_bytes: u16,
 }
 
 /// A message that goes to its core while it arrives.
@@ -42,7 +46,17 @@ impl Message {
     /// Its memory, and when that is free: when the first word leaves it, as on the prototype, or the last.
     fn released(&self, cycle: u64, is_held_to_the_end: bool) -> Released {
         let due = if is_held_to_the_end { cycle + self.bus_words() - 1 } else { cycle };
-        Released { due, bytes: self.header.bytes, context: self.context }
+        Released { due, bytes: self.memory_bytes, context: self.context }
+    }
+
+    /// Its memory, if that is free at once.
+    pub(crate) fn released_at_once(&self, cycle: u64) -> Released {
+        Released { due: cycle, bytes: self.memory_bytes, context: self.context }
+    }
+
+    /// Words of 64 bytes in a context's queue: the header comes first.
+    fn queue_words(&self) -> usize {
+        (8 + usize::from(self.header.bytes)).div_ceil(64)
     }
 
     /// A hash of the flow, by which RSS selects.
@@ -115,7 +129,7 @@ struct Delivery {
 impl Delivery {
     fn new((core, message): (usize, Message)) -> Delivery {
         let stream = message.stream.map(|key| (key, message.bus_words() - 1));
-        let bytes = message.header.bytes;
+        let bytes = message.memory_bytes;
         Delivery { core, context: message.context, words: message.words(), is_first: true, stream, bytes }
     }
 
@@ -198,6 +212,8 @@ pub(crate) struct Dispatch {
     cores: usize,
     timing: SelectionTiming,
     is_held_to_the_end: bool,
+    /// The caller has given a message's memory back before it comes here.
+    is_released_before: bool,
     contexts: BTreeMap<u16, Spread>,
     next_choice: u64,
     done: VecDeque<Done>,
@@ -231,6 +247,7 @@ impl Dispatch {
             cores,
             timing,
             is_held_to_the_end,
+            is_released_before: false,
             contexts: BTreeMap::new(),
             next_choice: 0,
             done: VecDeque::new(),
@@ -240,6 +257,18 @@ impl Dispatch {
             released: VecDeque::new(),
             streams: Streams::new(),
         }
+    }
+
+    /// From now on messages have given their memory back before they come here.
+    pub(crate) fn released_before(self) -> Dispatch {
+        Dispatch { is_released_before: true, ..self }
+    }
+
+    /// Whether the queue of the message's context, of so many words of 64 bytes, has room for it, or a core takes it.
+    pub(crate) fn has_room(&self, message: &Message, context_words: usize) -> bool {
+        let Some(Spread::Flat(selector)) = self.contexts.get(&message.context) else { return true };
+        let used: usize = selector.iter().map(Message::queue_words).sum();
+        used == 0 || used + message.queue_words() <= context_words
     }
 
     /// Whether any core has the context.
@@ -336,10 +365,11 @@ impl Dispatch {
             self.tick_trunk(cycle);
         }
         let (is_held_to_the_end, released) = (self.is_held_to_the_end, &mut self.released);
+        let is_released_before = self.is_released_before;
         for bus in &mut self.buses {
             let (word, ended) = bus.tick(cycle, &mut self.streams, |message| {
                 // In a tree the message has left the memory before.
-                if !is_tree && message.stream.is_none() {
+                if !is_tree && !is_released_before && message.stream.is_none() {
                     released.push_back(message.released(cycle, is_held_to_the_end));
                 }
             });

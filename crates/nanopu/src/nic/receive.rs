@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::buffers::Buffers;
 use super::dispatch::{DeliveredWord, Dispatch, Message, Released};
 use super::transport::{Arriving, Transport};
-use super::{NicConfig, Selection};
+use super::{NicConfig, Numbers, Selection, Waiting};
 use crate::packet::{AppHeader, HEADER_BYTES, Packet, SEGMENT_BYTES, flag};
 use crate::timeline::{Stage, Timeline};
 
@@ -33,6 +33,8 @@ pub struct ReceiveCounters {
     pub messages: u64,
     /// Packets of messages that no buffer was free for.
     pub without_buffer: u64,
+    /// Packets of messages whose number, as far as reassembly looks at it, is another's.
+    pub number_taken: u64,
     /// Packets for contexts that no core has.
     pub unknown_context: u64,
     /// Packets of messages longer than a message may be.
@@ -46,6 +48,10 @@ struct Partial {
     payload: Vec<u8>,
     /// Bytes of it that are on their way to a core while the rest arrives.
     streamed: usize,
+    /// The whole number; the key may be a part of it.
+    message: u16,
+    /// The length for which its memory was taken.
+    memory_bytes: u16,
 }
 
 /// The receiving half of the NIC.
@@ -67,6 +73,9 @@ pub(super) struct Receiver {
     /// The first packet for a context that no core has: its cycle and context.
     pub(super) first_stranger: Option<(u64, u16)>,
     streams: bool,
+    numbers: Numbers,
+    /// Words of 64 bytes in the queue of a context behind the FIFO, if there is one.
+    context_words: Option<usize>,
 }
 
 /// A control packet that the receiver asks for.
@@ -80,14 +89,24 @@ pub struct Reply {
 
 impl Receiver {
     pub(super) fn new(config: &NicConfig, cores: usize) -> Receiver {
-        let buffers = Buffers::new(config);
+        let buffers = Buffers::for_receiving(config);
+        let is_plain = config.long_messages.is_none()
+            && config.buffers_per_context.is_none()
+            && !matches!(config.selection, Selection::Tree(_));
+        let context_words = match config.waiting {
+            Waiting::Fifo { context_words } if is_plain => Some(context_words),
+            Waiting::Fifo { .. } | Waiting::Buffers => None,
+        };
+        let dispatch = Dispatch::new(config, cores, buffers.is_held_to_the_end());
         Receiver {
+            numbers: config.numbers,
+            context_words,
             held: BTreeMap::new(),
             buffers_per_context: config.buffers_per_context,
             ingress: VecDeque::new(),
             partial: BTreeMap::new(),
             finished: BTreeMap::new(),
-            dispatch: Dispatch::new(config, cores, buffers.is_held_to_the_end()),
+            dispatch: if context_words.is_some() { dispatch.released_before() } else { dispatch },
             buffers,
             whole: VecDeque::new(),
             buffer_free: 0,
@@ -139,18 +158,26 @@ impl Receiver {
             self.counters.oversized += 1;
             return None;
         }
-        let key = (packet.source, packet.message);
-        if !self.partial.contains_key(&key) {
-            let context = packet.destination_context;
-            let cost = self.buffers.cost(packet.message_bytes);
-            if !self.is_within_quota(context, cost) || !self.buffers.take(packet.message_bytes) {
-                self.counters.without_buffer += 1;
+        let key = self.key(&packet);
+        if let Some(partial) = self.partial.get(&key) {
+            if partial.message != packet.message {
+                self.counters.number_taken += 1;
                 return None;
             }
+        } else {
+            let context = packet.destination_context;
+            let cost = self.buffers.cost(packet.message_bytes);
+            let fits = self.is_within_quota(context, cost);
+            let Some(memory_bytes) = fits.then(|| self.buffers.take_for(packet.message_bytes)).flatten()
+            else {
+                self.counters.without_buffer += 1;
+                return None;
+            };
             *self.held.entry(context).or_default() += cost;
             let payload = vec![0; packet.message_bytes.into()];
             let state = Arriving::default();
-            self.partial.insert(key, Partial { state, payload, streamed: 0 });
+            let message = packet.message;
+            self.partial.insert(key, Partial { state, payload, streamed: 0, message, memory_bytes });
         }
         let partial = self.partial.get_mut(&key).expect("just looked up");
         let answer = transport.on_data(&mut partial.state, &packet);
@@ -161,6 +188,16 @@ impl Receiver {
         }
         let priority = transport.control_priority();
         Some(Reply { packet: Packet { priority, ..packet.reply(answer.verdict) }, pull: answer.pull })
+    }
+
+    /// By what reassembly knows the packet's message.
+    fn key(&self, packet: &Packet) -> (u32, u16) {
+        /// The bits that the prototype looks at.
+        const LOW_BITS: u16 = 0x7f;
+        match self.numbers {
+            Numbers::InReassembly => (packet.source, packet.message & LOW_BITS),
+            Numbers::Remembered => (packet.source, packet.message),
+        }
     }
 
     fn is_within_quota(&self, context: u16, cost: usize) -> bool {
@@ -190,7 +227,9 @@ impl Receiver {
                 context: packet.source_context,
                 bytes: packet.message_bytes,
             };
-            let message = Message { context: packet.destination_context, header, payload, stream: None };
+            let memory_bytes = partial.memory_bytes;
+            let context = packet.destination_context;
+            let message = Message { context, header, payload, stream: None, key, memory_bytes };
             self.counters.messages += 1;
             self.whole.push_back((cycle + REASSEMBLY_CYCLES, message));
             self.remember(key);
@@ -211,7 +250,9 @@ impl Receiver {
             let header =
                 AppHeader { peer: packet.source, context: packet.source_context, bytes: bytes as u16 };
             let (context, payload) = (packet.destination_context, Vec::new());
-            self.whole.push_back((due, Message { context, header, payload, stream: Some(key) }));
+            let memory_bytes = partial.memory_bytes;
+            let stream = Some(key);
+            self.whole.push_back((due, Message { context, header, payload, stream, key, memory_bytes }));
         }
         self.dispatch.feed(key, due, &partial.payload[before..ready]);
         if ready == bytes {
@@ -224,26 +265,45 @@ impl Receiver {
     /// One cycle of the queue in front of the cores: at most one message is selected a core, and each bus delivers a word.
     pub(super) fn tick(&mut self, cycle: u64, timeline: &mut Timeline, on_word: impl FnMut(DeliveredWord)) {
         if cycle >= self.buffer_free.max(self.dispatch.next_choice())
-            && let Some(&(due, _)) = self.whole.front()
-            && due <= cycle
+            && let Some((due, message)) = self.whole.front()
+            && *due <= cycle
+            && self.lets_go(message)
         {
             let (_, message) = self.whole.pop_front().expect("there is a first");
+            if self.context_words.is_some() {
+                self.release(message.released_at_once(cycle));
+            }
+            if self.numbers == Numbers::InReassembly && message.stream.is_none() {
+                self.partial.remove(&message.key);
+            }
             timeline.mark(cycle, Stage::Reassembled, message.payload.len() as u64);
             // The buffer is read 64 bytes a cycle, and the first of them holds the application header.
             self.buffer_free = cycle + 1 + message.payload.len() as u64 / 64;
             self.dispatch.arrive(cycle, message);
         }
         self.dispatch.tick(cycle, on_word);
-        while let Some(Released { bytes, context, .. }) = self.dispatch.poll_released(cycle) {
-            self.buffers.give(bytes);
-            if let Some(held) = self.held.get_mut(&context) {
-                *held = held.saturating_sub(self.buffers.cost(bytes));
-            }
+        while let Some(released) = self.dispatch.poll_released(cycle) {
+            self.release(released);
+        }
+    }
+
+    /// Whether the first message of the FIFO may leave it.
+    fn lets_go(&self, message: &Message) -> bool {
+        self.context_words.is_none_or(|words| self.dispatch.has_room(message, words))
+    }
+
+    fn release(&mut self, Released { bytes, context, .. }: Released) {
+        self.buffers.give(bytes);
+        if let Some(held) = self.held.get_mut(&context) {
+            *held = held.saturating_sub(self.buffers.cost(bytes));
         }
     }
 
     /// A message is finished, and another one forgotten for it.
     fn remember(&mut self, (source, message): (u32, u16)) {
+        if self.numbers == Numbers::InReassembly {
+            return;
+        }
         let numbers = self.finished.entry(source).or_default();
         numbers.push_back(message);
         if numbers.len() > REMEMBERED
@@ -256,8 +316,9 @@ impl Receiver {
     /// When something happens next by itself.
     pub(super) fn next_event(&self) -> u64 {
         let ingress = self.ingress.front().map(|&(due, _)| due);
-        let whole =
-            self.whole.front().map(|&(due, _)| due.max(self.buffer_free).max(self.dispatch.next_choice()));
+        // A message that its context's queue has no room for waits for a core's news.
+        let whole = self.whole.front().filter(|(_, message)| self.lets_go(message));
+        let whole = whole.map(|&(due, _)| due.max(self.buffer_free).max(self.dispatch.next_choice()));
         [ingress, whole, self.dispatch.next_event()].into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 }
@@ -287,5 +348,91 @@ mod tests {
     #[test]
     fn repeated_messages_are_known() {
         assert_eq!(messages(&[5, 6, 5, 133, 6]), 3);
+    }
+
+    /// A receiver as the prototype's, whose contexts 0 and 1 are on its only core.
+    fn prototype() -> Receiver {
+        let mut receiver =
+            Receiver::new(&NicConfig { numbers: Numbers::InReassembly, ..NicConfig::default() }, 1);
+        receiver.insert(0, 0, 0);
+        receiver.insert(0, 0, 1);
+        receiver
+    }
+
+    /// A message of 16 bytes that comes in `cycle`, which runs; says whether there was a reply.
+    fn ask(receiver: &mut Receiver, cycle: u64, message: u16, context: u16) -> bool {
+        ask_from(receiver, cycle, 1, message, context)
+    }
+
+    fn ask_from(receiver: &mut Receiver, cycle: u64, source: u32, message: u16, context: u16) -> bool {
+        let payload = vec![0; 16];
+        let packet = Packet {
+            source,
+            flags: flag::DATA,
+            message,
+            destination_context: context,
+            message_bytes: 16,
+            payload,
+            ..Packet::default()
+        };
+        let reply = receiver.take(cycle, packet, &mut Ndp { rtt_packets: 2 });
+        receiver.tick(cycle, &mut Timeline::default(), |_| {});
+        reply.is_some()
+    }
+
+    fn pass(receiver: &mut Receiver, cycles: std::ops::Range<u64>) -> Vec<u16> {
+        let mut contexts = Vec::new();
+        for cycle in cycles {
+            receiver.tick(cycle, &mut Timeline::default(), |word| {
+                contexts.extend(word.is_first.then_some(word.context));
+            });
+        }
+        contexts
+    }
+
+    #[test]
+    fn a_full_queue_holds_up_messages_of_other_contexts() {
+        // Two messages at the core, 64 in the queue of context 1, and the 67th in front of an urgent one.
+        let fill = |receiver: &mut Receiver, messages: u16| {
+            for number in 0..messages {
+                assert!(ask(receiver, 100 + 10 * u64::from(number), number, 1));
+            }
+        };
+        let mut receiver = prototype();
+        fill(&mut receiver, 66);
+        assert!(ask(&mut receiver, 2000, 100, 0));
+        assert_eq!(pass(&mut receiver, 2001..2100), [0], "there is still room");
+        let mut receiver = prototype();
+        fill(&mut receiver, 67);
+        assert!(ask(&mut receiver, 2000, 100, 0));
+        assert_eq!(pass(&mut receiver, 2001..2100), [], "the urgent message stands behind");
+        assert_eq!(receiver.next_event(), u64::MAX, "and nothing happens by itself");
+        receiver.finish(2100, 0, 1);
+        assert_eq!(pass(&mut receiver, 2100..2200), [1, 0]);
+    }
+
+    #[test]
+    fn buffers_are_free_when_messages_leave_the_fifo() {
+        // 2 at the core, 64 in the queue, and 128 in reassembly, the small ones in large buffers, too.
+        let mut receiver = prototype();
+        // Two senders, because one has 128 numbers only.
+        let taken = (0..200u16).filter(|&number| {
+            let source = u32::from(number / 100);
+            ask_from(&mut receiver, 100 + 10 * u64::from(number), source, number % 100, 1)
+        });
+        assert_eq!(taken.count(), 2 + 64 + 128);
+        assert_eq!((receiver.counters.without_buffer, receiver.counters.number_taken), (6, 0));
+    }
+
+    #[test]
+    fn a_number_is_taken_while_its_message_is_in_reassembly() {
+        let mut receiver = prototype();
+        assert!((0..67).all(|number| ask(&mut receiver, 100 + 10 * u64::from(number), number, 1)));
+        // Number 66 waits in reassembly, number 65 has left it.
+        assert!(!ask(&mut receiver, 1000, 66 + 128, 1));
+        assert!(ask(&mut receiver, 1010, 65 + 128, 1));
+        assert!(ask(&mut receiver, 1020, 66, 1), "the same message again is acknowledged");
+        let counters = receiver.counters;
+        assert_eq!((counters.number_taken, counters.duplicates, counters.messages), (1, 1, 68));
     }
 }

@@ -85,6 +85,11 @@ impl<M> Selector<M> {
         self.outstanding[core]
     }
 
+    /// The messages that wait for a core, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &M> {
+        self.waiting.iter()
+    }
+
     /// Messages that wait for a core.
     pub fn waiting(&self) -> usize {
         self.waiting.len()

@@ -8,6 +8,7 @@ use crate::core::{Core, Event, Turn};
 use crate::idle::{self, Watch};
 use crate::interface::Interface;
 use crate::nic::Transport;
+use crate::unhandled::{Exceptions, Unhandled};
 
 impl<T: Transport> Node<T> {
     /// One cycle. `on_event` sees what each core does in it.
@@ -21,7 +22,8 @@ impl<T: Transport> Node<T> {
     /// One cycle of each core. `on_event` sees what each core does in it. Returns the deeds of all of them.
     #[inline(always)]
     fn advance_cores(&mut self, mut on_event: impl FnMut(usize, &Core, Turn)) -> u8 {
-        let Node { cores, interfaces, platform, shared_cache, watches, events, skips_idle, cycle, .. } = self;
+        let Node { cores, interfaces, platform, shared_cache, watches, skips_idle, cycle, .. } = self;
+        let (events, exceptions) = (&mut self.events, &mut self.exceptions);
         let cores = &mut cores[..];
         let (interfaces, watches) = (&mut interfaces[..cores.len()], &mut watches[..cores.len()]);
         let mut all_deeds = 0;
@@ -36,7 +38,10 @@ impl<T: Transport> Node<T> {
             on_event(number, core, turn);
             if deeds != 0 || turn == Turn::TRAP {
                 all_deeds |= deeds;
-                note(number, core, turn, deeds, (&mut watches[number], *skips_idle), events);
+                note(core, turn, deeds, (&mut watches[number], *skips_idle));
+                if turn == Turn::TRAP {
+                    note_trap(number, core, turn, &mut exceptions[number], events);
+                }
                 if deeds & deed::RECALLED != 0 {
                     recall(cores, &recalled);
                 }
@@ -66,6 +71,9 @@ impl<T: Transport> Node<T> {
     /// Serves the program's calls to its host, and moves the clock.
     fn serve_platform(&mut self, cycle: u64) {
         self.platform.serve_program();
+        if let Some(code) = self.platform.exit_code() {
+            self.report_traps(code);
+        }
         if cycle >= self.next_tick {
             let ticks = cycle / self.cycles_per_tick;
             self.platform.advance_clock(ticks);
@@ -75,6 +83,16 @@ impl<T: Transport> Node<T> {
         for (number, core) in self.cores.iter_mut().enumerate().skip(1) {
             self.platform.raise_timer(number, &mut core.hart.csrs);
         }
+    }
+
+    /// The program has ended with `code`: no handler that has not returned will.
+    fn report_traps(&mut self, code: u64) {
+        let cores = self.cores.iter().zip(&mut self.exceptions).enumerate();
+        let trapped = cores.filter_map(|(number, (core, exceptions))| {
+            let Unhandled { cycle, pc, trap } = exceptions.on_exit(code, &core.hart)?;
+            Some(NodeEvent::Trapped { core: number, cycle, pc, trap })
+        });
+        self.events.extend(trapped);
     }
 
     /// Runs up to `cycle`, that one excluded.
@@ -166,7 +184,10 @@ impl<T: Transport> Node<T> {
         let recalled = port.recalled;
         if let Some((turn, deeds)) = open {
             recall(&mut self.cores, &recalled);
-            note(0, &self.cores[0], turn, deeds, (&mut self.watches[0], self.skips_idle), &mut self.events);
+            note(&self.cores[0], turn, deeds, (&mut self.watches[0], self.skips_idle));
+            if turn == Turn::TRAP {
+                note_trap(0, &self.cores[0], turn, &mut self.exceptions[0], &mut self.events);
+            }
             self.end_cycle(cycle);
         }
     }
@@ -201,14 +222,7 @@ impl<T: Transport> Node<T> {
 
 /// Notes the consequences of a core's last cycle. Whether the core idles matters only where idle cycles are skipped.
 #[inline(always)]
-fn note(
-    number: usize,
-    core: &Core,
-    turn: Turn,
-    deeds: u8,
-    (watch, skips_idle): (&mut Watch, bool),
-    events: &mut Vec<NodeEvent>,
-) {
+fn note(core: &Core, turn: Turn, deeds: u8, (watch, skips_idle): (&mut Watch, bool)) {
     let cycle = core.cycle() - 1;
     if deeds & deed::ACTED != 0 || turn == Turn::TRAP {
         watch.on_action();
@@ -219,11 +233,22 @@ fn note(
     } else if deeds & deed::WAITED != 0 {
         watch.on_wait(cycle, core.is_at_rest());
     }
-    if turn == Turn::TRAP
-        && let Event::Trap { pc, trap, .. } = core.event(turn)
+}
+
+/// Notes an exception that has no handler.
+#[cold]
+fn note_trap(
+    number: usize,
+    core: &Core,
+    turn: Turn,
+    exceptions: &mut Exceptions,
+    events: &mut Vec<NodeEvent>,
+) {
+    if let Event::Trap { cycle, pc, trap } = core.event(turn)
         && matches!(trap.cause, Cause::Exception(_))
+        && let Some(Unhandled { cycle, pc, trap }) = exceptions.on_exception(cycle, (pc, trap), &core.hart)
     {
-        events.push(NodeEvent::Trapped { core: number, pc, trap });
+        events.push(NodeEvent::Trapped { core: number, cycle, pc, trap });
     }
 }
 

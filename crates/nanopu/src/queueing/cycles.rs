@@ -59,7 +59,14 @@ pub fn response_cycles(config: &NicConfig, cores: usize, jobs: &[Job]) -> Vec<u6
 /// The message of job `number`, with the number in place of the sender's address.
 fn message(number: usize) -> Message {
     let header = AppHeader { peer: number as u32, context: 0, bytes: BYTES };
-    Message { context: 0, header, payload: vec![0; BYTES.into()], stream: None }
+    Message {
+        context: 0,
+        header,
+        payload: vec![0; BYTES.into()],
+        stream: None,
+        key: (0, 0),
+        memory_bytes: BYTES,
+    }
 }
 
 struct Run<'a> {

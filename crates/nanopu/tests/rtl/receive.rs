@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use highwire_nanopu::nic::blocks::ReceiveHalf;
-use highwire_nanopu::nic::{Ndp, NicConfig, ReceiveCounters, Selection};
+use highwire_nanopu::nic::{Ndp, NicConfig, ReceiveCounters, Selection, Waiting};
 use highwire_nanopu::packet::{MESSAGE_BYTES_MAX, Packet, PacketError, SEGMENT_BYTES, flag, packets_of};
 use highwire_stdx::Rng;
 
@@ -157,6 +157,11 @@ impl Outputs {
         self.event_unknown_context = after.unknown_context - before.unknown_context;
         self.event_message = after.messages - before.messages;
     }
+}
+
+/// The modules of `rtl/` let whole messages wait in their buffers, and each size of message has its own.
+fn as_in_rtl() -> NicConfig {
+    NicConfig { waiting: Waiting::Buffers, overflows: false, ..NicConfig::default() }
 }
 
 fn block(config: &NicConfig, cores: usize) -> Block {
@@ -372,7 +377,7 @@ fn random(seed: u64, config: &NicConfig, cores: usize) -> Run<Inputs, Outputs> {
 }
 
 fn check(selection: Selection, cores: usize, buffers: [usize; 2]) {
-    let config = NicConfig { selection, buffers, ..NicConfig::default() };
+    let config = NicConfig { selection, buffers, ..as_in_rtl() };
     let Some(bench) = Bench::build::<Inputs, Outputs>(&block(&config, cores)) else { return };
     for seed in 0..6 {
         let name = format!("receive_path: {cores} cores, {selection:?}, {buffers:?} buffers, seed {seed}");
@@ -392,7 +397,7 @@ fn packets_become_words_by_rss_as_in_the_model() {
 
 #[test]
 fn the_input_has_everything_in_it() {
-    let config = NicConfig { buffers: [5, 3], ..NicConfig::default() };
+    let config = NicConfig { buffers: [5, 3], ..as_in_rtl() };
     let run = random(0, &config, 4);
     assert!(run.count(|outputs| outputs.event_message != 0) > 50);
     assert!(run.count(|outputs| outputs.event_duplicate != 0) > 5);
@@ -405,7 +410,7 @@ fn the_input_has_everything_in_it() {
 
 #[test]
 fn packets_that_are_taken_twice_are_found() {
-    let config = NicConfig { buffers: [16, 12], ..NicConfig::default() };
+    let config = NicConfig { buffers: [16, 12], ..as_in_rtl() };
     let block = Block { mutant: Some("MUTANT_NO_DUPLICATES"), ..block(&config, 4) };
     let Some(bench) = Bench::build::<Inputs, Outputs>(&block) else { return };
     let difference = random(1, &config, 4).difference(&bench, "a mutant").expect("a difference");

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use highwire_nanopu::nic::{Nic, NicConfig};
+use highwire_nanopu::nic::{Nic, NicConfig, Waiting};
 use highwire_nanopu::packet::{MESSAGE_BYTES_MAX, Packet, SEGMENT_BYTES, flag, packets_of};
 use highwire_nanopu::{Core, CoreConfig, Event, Interface, Node, NodeConfig, NodeEvent, Port};
 use highwire_riscv::{AccessFault, Bus, Hart, Machine, MachineConfig, Platform, Program};
@@ -305,8 +305,10 @@ fn bench(config: &NodeConfig) -> Option<Bench> {
 
 /// The prototype's NIC with an eighth of its buffers, so that they run out.
 fn config(cores: usize) -> NodeConfig {
-    let nic = NicConfig { buffers: [16, 16], ..NicConfig::default() };
-    NodeConfig { cores, nic, ..NodeConfig::default() }
+    // As the modules of `rtl/` are.
+    let nic =
+        NicConfig { buffers: [16, 16], overflows: false, waiting: Waiting::Buffers, ..NicConfig::default() };
+    NodeConfig { cores, nic, decides_anew: false, ..NodeConfig::default() }
 }
 
 fn check(name: &str, messages: &[Message], cores: usize, losses: f64, cycles: u64) {

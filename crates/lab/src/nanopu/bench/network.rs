@@ -8,12 +8,18 @@ use highwire_nanopu::{Node, NodeConfig};
 use highwire_riscv::Program;
 
 use super::Args;
+use crate::failure::usage;
+use crate::nanopu::limits;
 
 const CORES_PER_NODE: usize = 4;
 const LINK_CYCLES: u64 = 140;
 /// A millisecond.
 const CYCLES: u64 = 3_200_000;
 const WARM_UP: u64 = 10_000;
+/// Cycles between two messages to each node.
+const INTERVAL: u64 = 2000;
+/// What a message takes in the generator, however short it is.
+const MESSAGE_BYTES_KEPT: usize = 64;
 
 /// The number of simulated cycles, and in words how many messages got their answers.
 pub(super) fn play(args: &Args, program: &Program) -> Result<(u64, Option<String>)> {
@@ -25,6 +31,10 @@ pub(super) fn play(args: &Args, program: &Program) -> Result<(u64, Option<String
     let tree = Topology::fat_tree(degree, link(LINK_CYCLES)).map_err(|error| anyhow!("{error}"))?;
     let hosts = tree.host_count() as usize;
     let generators = hosts - nodes;
+    let interval = args.interval.unwrap_or(INTERVAL);
+    let messages = nodes as u64 * (CYCLES / interval + 1);
+    limits::check_payload(messages, args.bytes.max(MESSAGE_BYTES_KEPT))
+        .map_err(|error| usage(format!("--interval {interval}, --cores {}: {error}", args.cores)))?;
     let mut places = Vec::with_capacity(hosts);
     for host in (0..hosts as u32).map(HostId) {
         let number = host.0 as usize;
@@ -59,8 +69,8 @@ fn requests(args: &Args, nodes: impl Iterator<Item = usize>) -> Vec<(HostId, Req
     let payload = vec![7; args.bytes];
     let send = |(place, node): (usize, usize)| {
         let to = HostId(node as u32);
-        let times =
-            (WARM_UP + 37 * place as u64..CYCLES - 20_000).step_by(args.interval.unwrap_or(2000) as usize);
+        let times = (WARM_UP + 37 * place as u64..CYCLES - 20_000)
+            .step_by(args.interval.unwrap_or(INTERVAL) as usize);
         let payload = payload.clone();
         times.map(move |sent| (to, Request { sent, context: 0, payload: payload.clone() }))
     };

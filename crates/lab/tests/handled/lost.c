@@ -1,0 +1,13 @@
+/* Traps on the first message where no handler is. */
+#include "nanopu.h"
+
+__attribute__((noinline)) void fault(volatile uint64_t *nowhere) { *nowhere = 1; }
+
+int nanopu_main(uint64_t core) {
+    (void)core;
+    __asm__ volatile("csrw mtvec, zero");
+    nanopu_add_context(0, 0);
+    nanopu_wait();
+    fault((uint64_t *)0x10);
+    return 0;
+}

@@ -1,0 +1,309 @@
+//! `highwire nanopu` with numbers at the ends of their ranges, and programs that trap, sleep and end.
+
+mod common;
+#[path = "common/riscv.rs"]
+mod riscv;
+
+use common::lab;
+use riscv::{bare, handled, program};
+use serde_json::Value;
+
+fn run(words: &[&str]) -> (i32, String, String) {
+    let output = lab(words).output().expect("it starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().expect("no signal"), text(&output.stdout), text(&output.stderr))
+}
+
+/// The numeric flags of a command, as its help lists them: those with a value whose default is a number, and those named here.
+fn numeric_flags(command: &str, more: &[&str]) -> Vec<String> {
+    let (status, help, _) = run(&["nanopu", command, "--help"]);
+    assert_eq!(status, 0);
+    let mut flags: Vec<String> = more.iter().map(|&flag| flag.to_owned()).collect();
+    let mut flag = None;
+    for line in help.lines().map(str::trim) {
+        if line.starts_with("--") {
+            flag = line.split_whitespace().next().map(str::to_owned);
+        }
+        let default = line.split("[default: ").nth(1).and_then(|rest| rest.split(']').next());
+        if default.is_some_and(|default| default.parse::<u64>().is_ok()) {
+            flags.extend(flag.clone());
+        }
+    }
+    flags.sort();
+    flags.dedup();
+    flags
+}
+
+#[test]
+fn every_number_beyond_its_range_is_refused_with_the_range() {
+    const MOST: &str = "18446744073709551615";
+    // Every number decides a run; a seed may be any.
+    let commands: [(&str, &[&str]); 4] = [
+        ("run", &["--quota", "--message-bytes-max"]),
+        ("bench", &["--interval"]),
+        ("theory", &["--threads"]),
+        ("figures", &[]),
+    ];
+    for (command, more) in commands {
+        let flags = numeric_flags(command, more);
+        assert!(flags.len() >= if command == "figures" { 1 } else { 4 }, "{command}: {flags:?}");
+        for flag in flags.iter().filter(|flag| *flag != "--seed") {
+            for value in [MOST, "18446744073709551616", "-1", "4294967296"] {
+                let mut words = vec!["nanopu", command];
+                if command == "run" {
+                    words.push("x.elf");
+                }
+                if flag == "--cycles-max" {
+                    words.push("--bare");
+                }
+                if flag == "--message-memory" {
+                    words.extend(["--message-bytes-max", "4096"]);
+                }
+                let given = format!("{flag}={value}");
+                words.push(&given);
+                // A run may be as long as this, and patience too.
+                if ["--patience", "--cycles-max"].contains(&flag.as_str()) && value == "4294967296" {
+                    continue;
+                }
+                let (status, _, err) = run(&words);
+                assert_eq!(status, 2, "{words:?}: {err}");
+                let names_range = err.contains("is not in ") || err.contains("at most ");
+                assert!(names_range && err.contains(flag.as_str()), "{words:?}: {err}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_to_do_is_refused() {
+    for words in [["--count", "0"], ["--patience", "0"], ["--cores", "0"], ["--memory", "0"]] {
+        let (status, _, err) = run(&[&["nanopu", "run", "x.elf"][..], &words].concat());
+        assert!(status == 2 && err.contains("is not in 1.."), "{words:?}: {err}");
+    }
+    let (status, _, err) = run(&["nanopu", "bench", "x.elf", "--count", "0"]);
+    assert!(status == 2 && err.contains("is not in 1.."), "{err}");
+    let empty = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-requests.csv");
+    std::fs::write(&empty, "sent,context,words\n").unwrap();
+    let Some(program) = program("loopback") else { return };
+    let words = ["nanopu", "run", program.to_str().unwrap(), "--requests", empty.to_str().unwrap()];
+    let (status, _, err) = run(&words);
+    assert!(status == 2 && err.contains("no-requests.csv: there is no request"), "{err}");
+}
+
+#[test]
+fn numbers_that_are_too_much_together_are_refused() {
+    let Some(program) = program("loopback") else { return };
+    let path = program.to_str().unwrap();
+    let many = ["--count", "1000000", "--bytes", "65535", "--message-bytes-max", "65535"];
+    let (status, _, err) = run(&[&["nanopu", "run", path], &many[..]].concat());
+    assert!(status == 2 && err.contains("at most 4096 of them"), "{err}");
+    let (status, _, err) = run(&["nanopu", "bench", path, "--count", "1000000", "--bytes", "2048"]);
+    assert!(status == 2 && err.contains("at most 131072 of them"), "{err}");
+    let (status, _, err) = run(&["nanopu", "bench", path, "--cores", "4096", "--interval", "1"]);
+    assert!(status == 2 && err.contains("--interval 1") && err.contains("at most"), "{err}");
+    let (status, _, err) = run(&["nanopu", "theory", "--threads", "256", "--requests", "100000000"]);
+    assert!(status == 2 && err.contains("at most 2 with"), "{err}");
+}
+
+#[test]
+fn the_ends_of_the_ranges_are_played() {
+    let Some(program) = program("loopback") else { return };
+    let play = |more: &[&str]| {
+        let (status, out, err) =
+            run(&[&["nanopu", "run", program.to_str().unwrap(), "--json"], more].concat());
+        assert_eq!(status, 0, "{more:?}: {out}{err}");
+        serde_json::from_str::<Value>(&out).unwrap()
+    };
+    let report = play(&["--count", "1", "--link", "2000000", "--patience", "10000000"]);
+    assert!(report["response_cycles"]["median"].as_f64().unwrap() > 4e6, "{report}");
+    let report = play(&["--link", "0", "--interval", "0", "--count", "2"]);
+    assert_eq!(report["answered"], 2);
+}
+
+/// The status, the report and the problem of a program on the core alone.
+fn alone(name: &str, more: &[&str]) -> Option<(i32, Value)> {
+    let program = bare(name)?;
+    let words = [&["nanopu", "run", "--bare", program.to_str().unwrap(), "--json"], more].concat();
+    let (status, out, err) = run(&words);
+    let report = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{name}: {out}{err}"));
+    Some((status, report))
+}
+
+#[test]
+fn a_sleeping_program_wakes_on_its_timer() {
+    let Some((status, report)) = alone("timer", &[]) else { return };
+    assert_eq!((status, &report["exit_code"]), (0, &Value::from(0)), "{report}");
+    // Three times 2,000 ticks of 100 cycles.
+    let cycles = report["cycles"].as_u64().unwrap();
+    assert!((590_000..620_000).contains(&cycles) && report["traps"] == 0, "{report}");
+    let Some((status, report)) = alone("asleep", &[]) else { return };
+    let problem = report["problem"].as_str().unwrap();
+    assert!(status == 1 && problem.contains("asleep") && problem.contains("nanopu_main"), "{report}");
+    let Some((status, report)) = alone("timer", &["--cycles-max", "300000"]) else { return };
+    assert!(status == 1 && report["problem"].as_str().unwrap().contains("--cycles-max"), "{report}");
+}
+
+#[test]
+fn reservations_on_a_device_are_access_faults() {
+    let Some((status, report)) = alone("reservation", &[]) else { return };
+    assert_eq!(
+        (status, &report["exit_code"], &report["traps"]),
+        (0, &Value::from(0), &Value::from(3)),
+        "{report}"
+    );
+}
+
+#[test]
+fn the_first_trap_of_a_program_without_a_handler_is_told() {
+    let Some((status, report)) = alone("no_handler", &[]) else { return };
+    let problem = report["problem"].as_str().unwrap();
+    assert_eq!(status, 1);
+    assert!(problem.contains("store access fault (0x10)") && problem.contains(" in fault"), "{problem}");
+}
+
+#[test]
+fn memory_is_as_large_as_asked_for() {
+    let Some(program) = bare("large") else { return };
+    let (status, _, err) = run(&["nanopu", "run", "--bare", program.to_str().unwrap()]);
+    assert!(status == 1 && err.contains("--memory 16") && err.contains("more memory"), "{err}");
+    let Some((status, report)) = alone("large", &["--memory", "64"]) else { return };
+    assert_eq!((status, &report["exit_code"]), (0, &Value::from(0)), "{report}");
+    // With a NIC, the program ends without an answer.
+    let words = ["nanopu", "run", program.to_str().unwrap(), "--patience", "20000", "--count", "1"];
+    let (status, _, err) = run(&words);
+    assert!(status == 1 && err.contains("--memory 16"), "{err}");
+    let (status, out, err) = run(&[&words[..], &["--memory", "64"]].concat());
+    assert!(status == 1 && out.contains("the program exited with 0"), "{out}{err}");
+}
+
+#[test]
+fn exceptions_that_the_program_handles_go_on() {
+    let Some(program) = handled("handled") else { return };
+    for more in [&[][..], &["--cores", "1", "--shared-cache"]] {
+        let words = [&["nanopu", "run", program.to_str().unwrap(), "--count", "20", "--json"], more].concat();
+        let (status, out, err) = run(&words);
+        assert_eq!(status, 0, "{out}{err}");
+        let report: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((&report["answered"], &report["sent"]["repeated"]), (&Value::from(20), &Value::from(0)));
+    }
+}
+
+#[test]
+fn exceptions_that_nobody_handles_are_told_with_their_first_cause() {
+    for (name, rest) in [("lost", ""), ("stuck", "its handler has not returned")] {
+        let Some(program) = handled(name) else { return };
+        let words = ["nanopu", "run", program.to_str().unwrap(), "--count", "1", "--patience", "20000"];
+        let (status, out, err) = run(&words);
+        assert_eq!(status, 1, "{name}: {out}{err}");
+        let told: Vec<&str> = out.lines().filter(|line| line.contains("core 0 trapped")).collect();
+        assert_eq!(told.len(), 1, "{name}: {out}");
+        assert!(
+            told[0].contains(" in fault, cycle ") && told[0].contains("store access fault (0x10)"),
+            "{told:?}"
+        );
+        assert!(told[0].contains(rest), "{told:?}");
+    }
+}
+
+#[test]
+fn answers_and_times_are_told_for_each_message() {
+    let Some(program) = program("loopback") else { return };
+    let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (times, commits) = (directory.join("times.csv"), directory.join("commits.txt"));
+    let files = ["--times", times.to_str().unwrap(), "--commits", commits.to_str().unwrap()];
+    let words = ["nanopu", "run", program.to_str().unwrap(), "--count", "3", "--bytes", "12", "--answers"];
+    let words = [&words[..], &files].concat();
+    let (status, out, err) = run(&words);
+    assert_eq!(status, 0, "{out}{err}");
+    let told: Vec<&str> = out.lines().filter(|line| line.starts_with("message ")).collect();
+    assert_eq!(told.len(), 3, "{out}");
+    assert!(
+        told[2].contains("sent in cycle 14000, context 0: ") && told[2].ends_with("cycles, 0x1 0x0"),
+        "{out}"
+    );
+    let (_, out, _) = run(&[&words[..], &["--json"]].concat());
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let answers = report["answers"].as_array().unwrap();
+    let slowest = answers.iter().map(|answer| answer["response_cycles"].as_u64().unwrap()).max().unwrap();
+    assert_eq!(report["response_cycles"]["maximum"].as_f64().unwrap(), slowest as f64);
+    let text = std::fs::read_to_string(times).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (4, "sent,context,response_cycles,words"), "{text}");
+    assert!(lines[3].starts_with("14000,0,") && lines[3].ends_with(",0x1 0x0"), "{text}");
+    let log = std::fs::read_to_string(commits).unwrap();
+    assert_eq!(log.lines().count() as u64, report["instructions"].as_u64().unwrap());
+    assert!(log.starts_with("core 0, cycle "), "{}", &log[..200]);
+}
+
+#[test]
+fn the_log_of_a_program_alone_has_each_of_its_instructions() {
+    let commits = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("commits-bare.txt");
+    let Some((status, report)) = alone("reservation", &["--commits", commits.to_str().unwrap()]) else {
+        return;
+    };
+    assert_eq!(status, 0, "{report}");
+    let log = std::fs::read_to_string(commits).unwrap();
+    let of_program = log.lines().filter(|line| line.contains("80000")).count() as u64;
+    assert!(of_program >= report["instructions"].as_u64().unwrap(), "{report}");
+}
+
+/// Short requests in pairs, the first of which works long; and what was recorded of them.
+#[test]
+fn recorded_requests_are_played_under_either_scheduler_and_compared() {
+    let recorded = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("recorded.csv");
+    let mut text = String::from("context,sent_time,service_time,resp_time\n");
+    for pair in 0..20u64 {
+        let at = 140 * 600 * pair;
+        text.push_str(&format!("1,{at}.0,20000.0,20340.0\n0,{}.0,1600.0,2080.0\n", at + 140 * 10));
+    }
+    std::fs::write(&recorded, text).unwrap();
+    let urgent = |name: &str, more: &[&str]| {
+        let program = program(name)?;
+        let files =
+            ["--prototype", "--requests", recorded.to_str().unwrap(), "--warm-up", "140000", "--json"];
+        let words = [&["nanopu", "run", program.to_str().unwrap()], &files[..], more].concat();
+        let (status, out, err) = run(&words);
+        assert_eq!(status, 0, "{name}: {out}{err}");
+        let report: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((&report["answered"], &report["sent"]["repeated"]), (&Value::from(40), &Value::from(0)));
+        let compared = &report["compared"][0];
+        assert_eq!((&compared["context"], &compared["recorded"][0]), (&Value::from(0), &Value::from(2080.0)));
+        assert_eq!(compared["unanswered_here"], 0);
+        compared["here"][0].as_f64()
+    };
+    let (Some(hardware), Some(timer)) = (urgent("service_replay", &[]), urgent("service_timer", &[])) else {
+        return;
+    };
+    assert!(hardware < 2300.0, "the scheduler interrupts at once: {hardware}");
+    assert!(timer > 3.0 * hardware, "a slice passes before the timer does: {timer} and {hardware}");
+    assert!(urgent("service_bounded", &[]).is_some());
+}
+
+#[test]
+fn each_message_of_a_trace_has_its_answer_in_view() {
+    let Some(program) = program("loopback") else { return };
+    let page = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("load.html");
+    // Messages come faster than they are answered; others have no payload.
+    for (bytes, interval) in [("64", "10"), ("0", "2000")] {
+        let words =
+            ["--trace", page.to_str().unwrap(), "--count", "8", "--bytes", bytes, "--interval", interval];
+        let (status, out, err) = run(&[&["nanopu", "run", program.to_str().unwrap()], &words[..]].concat());
+        assert_eq!(status, 0, "{out}{err}");
+        let text = std::fs::read_to_string(&page).unwrap();
+        let data = text.lines().find_map(|line| line.strip_prefix("const data = ")).expect("the data");
+        let data: Value = serde_json::from_str(data.trim_end_matches(';')).unwrap();
+        let messages = data["messages"].as_array().unwrap();
+        assert_eq!(messages.len(), 8, "{bytes}: {messages:?}");
+        let stamps = data["stamps"].as_array().unwrap();
+        for message in messages {
+            assert!(message[1].as_u64().unwrap() > message[0].as_u64().unwrap(), "{bytes}: {messages:?}");
+            let is_answer = |stamp: &&Value| stamp[0] == message[1] && stamp[1] == "wire out";
+            assert_eq!(stamps.iter().filter(is_answer).count(), 1, "{bytes}: {message}");
+        }
+        let listing = data["commits"].to_string();
+        assert!(
+            listing.contains("x30") && listing.contains("MESSAGES_READY") && !listing.contains("t5"),
+            "{bytes}"
+        );
+    }
+}
