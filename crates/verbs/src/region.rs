@@ -425,6 +425,10 @@ mod tests {
         assert_eq!(regions.reregister(key, &change), Err(RegisterError::BadAccess));
         assert_eq!(regions.check_local(Pd(2), key, 0, 1, true), Ok(0x2000), "it is as it was");
         assert_eq!(regions.reregister(LocalKey(!key.0), &change), Err(RegisterError::NoSuchKey));
+        let change = RegionChange { access: Some(Access::REMOTE_READ), ..RegionChange::default() };
+        assert_eq!(regions.reregister(key, &change), Ok(()));
+        assert_eq!(regions.check_local(Pd(2), key, 0, 1, true), Err(AccessError::Denied));
+        assert_eq!(regions.check_local(Pd(2), key, 0x7f, 1, false), Ok(0x207f), "the rest is as it was");
     }
 
     #[test]
