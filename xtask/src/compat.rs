@@ -4,6 +4,7 @@
 //! Each case is one line of a catalogue: the program at one end or at both, the link, and the output that
 //! proves success. `docs/measurements/compatibility.md` is written from the results, never by hand.
 
+mod beside_rxe;
 mod case;
 mod catalogue;
 mod ends;
@@ -45,6 +46,7 @@ use verdict::Verdict;
   cargo xtask compat --waiting           programs that sleep for their completions, before and after: about ten minutes
   cargo xtask compat --waiting --rounds 3 --all-modes --write-docs    as the page has it: about half an hour
   cargo xtask compat --valkey            Valkey's server over RDMA beside TCP, under every mode of waiting: about ten minutes
+  cargo xtask compat --beside-rxe        the same programs on the kernel's software RNIC, in a guest
   cargo xtask compat --write-docs        everything, and write docs/measurements/compatibility.md; with --only, a part of it anew")]
 pub(crate) struct Args {
     /// Run only the cases whose line contains this text.
@@ -69,6 +71,9 @@ pub(crate) struct Args {
     /// Measure instead Valkey's server over RDMA under every mode of waiting, beside its epoll over TCP.
     #[arg(long, conflicts_with_all = ["only", "list", "quick", "speed", "waiting"])]
     valkey: bool,
+    /// Run the same programs and suites in a guest on the kernel's software RNIC, and compare with the latest results here, made now where there is none.
+    #[arg(long, conflicts_with_all = ["list", "quick", "speed", "waiting", "valkey"])]
+    beside_rxe: bool,
     /// Every mode of waiting, and not only `event` and the default.
     #[arg(long, requires = "waiting")]
     all_modes: bool,
@@ -139,7 +144,7 @@ struct Workshop {
 /// # Errors
 /// The libraries cannot be built. A case that fails shows in the exit code.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let cases = if args.waiting || args.valkey { Vec::new() } else { chosen(args)? };
+    let cases = if args.waiting || args.valkey || args.beside_rxe { Vec::new() } else { chosen(args)? };
     if args.list {
         for case in &cases {
             println!("{}", case.line());
@@ -169,6 +174,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             write_docs: args.write_docs,
         };
         waiting::run(&workshop, &plan)?;
+        workshop.close();
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.beside_rxe {
+        beside_rxe::run(&workshop, args.only.as_deref(), args.write_docs)?;
         workshop.close();
         return Ok(ExitCode::SUCCESS);
     }

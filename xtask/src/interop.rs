@@ -19,6 +19,7 @@ mod outcome;
 mod pattern;
 mod peer;
 mod scenarios;
+pub(crate) mod suites;
 pub(crate) mod wake;
 
 use std::path::PathBuf;
@@ -51,6 +52,9 @@ pub(crate) struct Args {
     /// Boot the guest and open a shell in its network namespace instead.
     #[arg(long, conflicts_with_all = ["only", "list"])]
     shell: bool,
+    /// Play the tasks of `cargo xtask compat --beside-rxe` instead.
+    #[arg(long, hide = true, conflicts_with_all = ["only", "list", "shell", "control"])]
+    suites: bool,
 }
 
 /// Debian's packages for the guest.
@@ -131,6 +135,8 @@ fn inside(args: &Args) -> Result<ExitCode> {
     println!("{guest}");
     if args.shell {
         namespace::shell()?;
+    } else if args.suites {
+        suites::play_inside()?;
     } else {
         let mut outcome = scenarios::play(args.only.as_deref(), args.control)?;
         if !args.control {

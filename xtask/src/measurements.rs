@@ -75,9 +75,11 @@ pub(crate) const ROCKET_RANDOM_PROGRAMS: Section =
 pub(crate) const RTL_SIMULATION: Section = Section::of("nanopu-hardware.md", "simulation");
 pub(crate) const RTL_SYNTHESIS: Section = Section::of("nanopu-hardware.md", "synthesis");
 
+pub(crate) const SOFT_ROCE: Section = Section::of("soft-roce.md", "suites");
+
 /// All of them; those of `docs/wake.md` and `docs/compatibility.md` are kept by their own commands.
 #[cfg(test)]
-const ALL: [Section; 25] = [
+const ALL: [Section; 26] = [
     MACHINE,
     SPEED,
     PROTOCOL,
@@ -103,6 +105,7 @@ const ALL: [Section; 25] = [
     ROCKET_RANDOM_PROGRAMS,
     RTL_SIMULATION,
     RTL_SYNTHESIS,
+    SOFT_ROCE,
 ];
 
 /// Draws every chart again from the tables as they stand in the pages.

@@ -98,7 +98,7 @@ fn title(row: &Row) -> String {
     if row.options.is_empty() { format!("`{title}`") } else { format!("`{title}` with `{}`", row.options) }
 }
 
-fn cell(verdict: Option<&Verdict>) -> String {
+pub(super) fn cell(verdict: Option<&Verdict>) -> String {
     match verdict {
         None => "–".into(),
         Some(verdict) => verdict.to_string().replace('|', "\\|").replace("FAILED", "**fails**"),
@@ -164,7 +164,7 @@ fn versions() -> String {
     text
 }
 
-fn machine() -> String {
+pub(super) fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
     let system = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let name = system

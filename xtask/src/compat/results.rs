@@ -29,6 +29,11 @@ impl Store {
         std::fs::write(file, bytes).with_context(|| file.display().to_string())
     }
 
+    /// Whether the case has ever run.
+    pub(super) fn has(&self, case: &Case) -> bool {
+        self.0.contains_key(&case.line())
+    }
+
     /// The results of `cases`, in their order. A case that has never run is marked so.
     pub(super) fn results(&self, cases: &[Case]) -> Results {
         let mut results = Results::default();

@@ -35,19 +35,21 @@ pub(super) fn endings() -> BTreeMap<String, Ending> {
     outputs.filter_map(|path| std::fs::read_to_string(path).ok()).flat_map(|text| parse(&text)).collect()
 }
 
+pub(super) const GROUP: &str = "rdma-core's tests";
+
 /// One case per module.
 pub(super) fn add(cases: &mut Vec<Case>) {
     for module in modules() {
-        cases.push(Case::special("rdma-core's tests", &module, Link::Auto, play));
+        cases.push(Case::special(GROUP, &module, Link::Auto, play));
     }
-    if cases.iter().all(|case| case.group != "rdma-core's tests") {
-        cases.push(Case::special("rdma-core's tests", "tests", Link::Auto, |_, _| {
+    if cases.iter().all(|case| case.group != GROUP) {
+        cases.push(Case::special(GROUP, "tests", Link::Auto, |_, _| {
             Ok(Verdict::Skipped(format!("no {SOURCE}: package rdma-core is not installed")))
         }));
     }
 }
 
-fn modules() -> Vec<String> {
+pub(super) fn modules() -> Vec<String> {
     let mut modules: Vec<String> = std::fs::read_dir(SOURCE)
         .into_iter()
         .flatten()
@@ -128,7 +130,7 @@ fn reasons(found: &BTreeMap<String, Ending>) -> String {
 }
 
 /// Debian compresses files that it takes for documentation.
-fn unpacked(workshop: &Workshop) -> Result<PathBuf> {
+pub(super) fn unpacked(workshop: &Workshop) -> Result<PathBuf> {
     let folder = workshop.folder.join("rdma-core/tests");
     if folder.join("run_tests.py").is_file() {
         return Ok(folder);
@@ -150,7 +152,7 @@ fn is_compressed(path: &Path) -> bool {
 }
 
 /// Reads `test_name (tests.test_module.Class) ... ok`, with the tests' own output in between.
-fn parse(output: &str) -> BTreeMap<String, Ending> {
+pub(super) fn parse(output: &str) -> BTreeMap<String, Ending> {
     let mut found = BTreeMap::new();
     let mut current: Option<String> = None;
     for line in output.lines() {

@@ -81,6 +81,11 @@ pub(super) fn kernel_path(work: &Path) -> PathBuf {
 /// # Errors
 /// The agent does not compile, or a module, program or library is missing.
 pub(super) fn build(kernel: &Kernel, ours: &[PathBuf], work: &Path) -> Result<()> {
+    build_with(kernel, ours, &[], work)
+}
+
+/// The same with `more` of this machine's files and folders at their own places.
+pub(super) fn build_with(kernel: &Kernel, ours: &[PathBuf], more: &[PathBuf], work: &Path) -> Result<()> {
     let agent = compile_agent(work)?;
     let ours = ours.iter().map(|file| stripped(file, work)).collect::<Result<Vec<PathBuf>>>()?;
     let mut files = BTreeMap::new();
@@ -99,6 +104,14 @@ pub(super) fn build(kernel: &Kernel, ours: &[PathBuf], work: &Path) -> Result<()
     let mut programs: Vec<PathBuf> =
         PROGRAMS.iter().map(PathBuf::from).filter(|program| program.exists()).collect();
     programs.extend(libraries_by_name());
+    let (mut objects, mut texts) = (Vec::new(), Vec::new());
+    for path in more {
+        gather(path, &mut objects, &mut texts)?;
+    }
+    for text in texts {
+        files.insert(text.to_string_lossy().into_owned(), read(&text)?);
+    }
+    programs.extend(objects);
     for library in libraries_of(programs.iter().chain([&agent]).chain(&ours))? {
         files.insert(library.clone(), read(Path::new(&library))?);
     }
@@ -110,6 +123,26 @@ pub(super) fn build(kernel: &Kernel, ours: &[PathBuf], work: &Path) -> Result<()
     let link = kernel_path(work);
     let _ = fs::remove_file(&link);
     std::os::unix::fs::symlink(&kernel.image, &link).context("cannot link the kernel image")
+}
+
+/// Files below `path`: those that are linked, and all others. Links are followed; what Python compiles is left out.
+fn gather(path: &Path, objects: &mut Vec<PathBuf>, texts: &mut Vec<PathBuf>) -> Result<()> {
+    if path.file_name().is_some_and(|name| name == "__pycache__" || name == "test") {
+        return Ok(());
+    }
+    if path.is_dir() {
+        for entry in fs::read_dir(path).with_context(|| path.display().to_string())? {
+            gather(&entry?.path(), objects, texts)?;
+        }
+    } else if path.is_file() {
+        let mut head = [0; 4];
+        let is_linked = fs::File::open(path)
+            .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut head))
+            .is_ok_and(|()| head == *b"\x7fELF");
+        let list = if is_linked { objects } else { texts };
+        list.push(path.to_owned());
+    }
+    Ok(())
 }
 
 /// A copy without the sections for debuggers, which are nine tenths of it.

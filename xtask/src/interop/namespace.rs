@@ -60,6 +60,9 @@ pub(super) fn reenter(args: &Args) -> Result<Outcome> {
     if args.shell {
         command.arg("--shell");
     }
+    if args.suites {
+        command.arg("--suites");
+    }
     let status = command.status().context("cannot run unshare")?;
     if !status.success() {
         bail!("the run inside the namespace did not finish ({status})");
