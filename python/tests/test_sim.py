@@ -47,6 +47,25 @@ LONG = {
     "scheme": [{"name": "IRN"}],
 }
 
+#: Says that it plays once its main thread is inside the call: a signal before that would be Python's own business.
+CHILD = """
+import json, linecache, sys, threading
+import highwire.sim as sim
+
+def watch(main):
+    while True:
+        frame = sys._current_frames()[main]
+        if "opened.play(" in linecache.getline(frame.f_code.co_filename, frame.f_lineno):
+            break
+    print("playing", flush=True)
+
+threading.Thread(target=watch, args=[threading.get_ident()], daemon=True).start()
+try:
+    sim.run(json.loads(sys.argv[1]))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
 #: Without timeouts, flows that lose their last packet never end; seeds decide which.
 SOME_HANG = {
     "figure": "none",
@@ -266,13 +285,7 @@ class Waiting(unittest.TestCase):
         other.join(60)
 
     def test_an_interrupt_ends_the_call(self):
-        child = (
-            "import sys, json, highwire.sim as sim\n"
-            "print('playing', flush=True)\n"
-            "try:\n    sim.run(json.loads(sys.argv[1]))\n"
-            "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n"
-        )
-        words = [sys.executable, "-c", child, json.dumps(LONG)]
+        words = [sys.executable, "-c", CHILD, json.dumps(LONG)]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
             try:
                 self.assertEqual(process.stdout.readline(), "playing\n")

@@ -16,10 +16,6 @@ class PlanError(ValueError):
         self.key = key
         self.problem = problem
 
-    def __reduce__(self):
-        # Workers of a cluster send their exceptions as pickles.
-        return type(self), (self.args[0], self.file, self.line, self.column, self.key, self.problem)
-
 
 class SimulationError(RuntimeError):
     """Runs that have no outcome. ``failures`` names each: plan, scheme, point, seed, and why.
@@ -31,9 +27,6 @@ class SimulationError(RuntimeError):
         super().__init__(message)
         self.failures = list(failures)
         self.result = result
-
-    def __reduce__(self):
-        return type(self), (self.args[0], self.failures, self.result)
 
 
 class Warning(UserWarning):
