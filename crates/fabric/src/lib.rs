@@ -27,7 +27,7 @@ pub use config::{
 pub use fabric::{BuildError, Fabric, Verdict};
 pub use host::{Host, HostId, Nearness, Priorities};
 pub use observe::{DropReason, Observer};
-pub use packet::Packet;
+pub use packet::{Packet, Stamp};
 pub use parallel::ParallelFabric;
 pub use port::{PortCounters, Tally};
 pub use prefetch::prefetch;

@@ -5,7 +5,20 @@
 //! moves an index, and a queue costs eight bytes.
 
 use crate::prefetch::prefetch_at;
-use crate::{HostId, Time};
+use crate::{HostId, Rate, Time};
+
+/// What a switch knows as a packet leaves it: in-band telemetry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamp {
+    /// Bytes that wait for the same output, of all priorities.
+    pub queue_bytes: u64,
+    /// Bytes that the output has sent since the beginning, this packet among them.
+    pub sent_bytes: u64,
+    /// The rate of the output's link.
+    pub rate: Rate,
+    /// When the packet's first bit leaves.
+    pub at: Time,
+}
 
 /// A packet as the fabric sees it. Anything small and plain can be one.
 pub trait Packet: Copy {
@@ -30,6 +43,12 @@ pub trait Packet: Copy {
 
     /// A switch marks it: congestion experienced.
     fn mark_congestion(&mut self) {}
+
+    /// Whether [`Packet::stamp`] does something; without, no switch looks for what it would be told.
+    const IS_STAMPED: bool = false;
+
+    /// A switch sends it on.
+    fn stamp(&mut self, _stamp: Stamp) {}
 
     /// A switch without room keeps the headers only. Returns false if that is not possible and the packet must be dropped;
     /// otherwise [`Packet::wire_bytes`] is smaller from now on.

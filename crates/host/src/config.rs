@@ -1,6 +1,7 @@
 //! The configuration of a device. Everything has a default that suits a program on one machine.
 
 use highwire_link::FaultConfig;
+use highwire_rnic::CongestionChoice;
 use highwire_wake::Mode;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -47,22 +48,6 @@ pub enum Sharing {
     Shared,
 }
 
-/// How the rate of each queue pair is controlled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Congestion {
-    /// It is not: windows and the link are the only limits.
-    #[default]
-    None,
-    /// DCQCN: ECN marks come back as CNPs and slow the sender down.
-    Dcqcn,
-    /// Timely: round trips that grow slow the sender down.
-    Timely,
-    /// TCP's additive increase and multiplicative decrease of the window.
-    Aimd,
-    /// DCTCP: acknowledgements echo ECN marks; the peer must choose it as well.
-    Dctcp,
-}
-
 /// The share of each program behind a door, unless another is given: a quarter of the device.
 pub const DOOR_SHARE: u32 = crate::limits::BELLS / 4;
 
@@ -90,8 +75,8 @@ pub struct DeviceConfig {
     pub capture: Option<PathBuf>,
     /// Decides every random choice: keys, QPNs, PSNs, faults. `None` asks the system for one.
     pub seed: Option<u64>,
-    /// How rates are controlled.
-    pub congestion: Congestion,
+    /// How rates are controlled: an algorithm of any crate. Of those that listen to marks, `dctcp` must be the peer's choice, too.
+    pub congestion: CongestionChoice,
     /// The largest path MTU to offer, in bytes; `None` takes what the interface carries.
     pub mtu_max: Option<u32>,
     /// Other programs of this user may use the device through a [`Door`](crate::door::Door): its doorbells lie in a file.
@@ -112,7 +97,7 @@ impl Default for DeviceConfig {
             faults: None,
             capture: None,
             seed: None,
-            congestion: Congestion::default(),
+            congestion: CongestionChoice::NONE,
             mtu_max: None,
             has_door: false,
             door_share: DOOR_SHARE,
@@ -120,8 +105,7 @@ impl Default for DeviceConfig {
     }
 }
 
-/// Names of choices, for command lines: `inline`, `background`, `both`; `auto`, `udp`, `shm`; `none`, `dcqcn`,
-/// `timely`, `aimd`, `dctcp`.
+/// Names of choices, for command lines: `inline`, `background`, `both`; `auto`, `udp`, `shm`.
 macro_rules! names {
     ($type:ident: $($name:literal => $value:ident),+) => {
         impl FromStr for $type {
@@ -144,6 +128,3 @@ macro_rules! names {
 names!(Engine: "inline" => Inline, "background" => Background, "both" => Both);
 names!(Sharing: "exclusive" => Exclusive, "shared" => Shared);
 names!(LinkChoice: "auto" => Auto, "udp" => Udp, "shm" => Shm);
-names!(
-    Congestion: "none" => None, "dcqcn" => Dcqcn, "timely" => Timely, "aimd" => Aimd, "dctcp" => Dctcp
-);

@@ -110,9 +110,7 @@ pub use completion_channel::{ChannelTarget, CompletionChannel, Interrupted};
 pub use completion_queue::{
     CompletionQueue, CompletionQueueConfig, EMPTY as EMPTY_COMPLETION, Next, WaitFor,
 };
-pub use config::{
-    ADDRESS_VARIABLE, Congestion, DOOR_SHARE, DeviceConfig, Engine, LinkChoice, Sharing, WAKE_VARIABLE,
-};
+pub use config::{ADDRESS_VARIABLE, DOOR_SHARE, DeviceConfig, Engine, LinkChoice, Sharing, WAKE_VARIABLE};
 pub use counters::CounterSnapshot;
 pub use device::{Device, default_shared_address};
 pub use endpoint::{Endpoint, EndpointError};
@@ -137,7 +135,7 @@ pub use window::MemoryWindow;
 pub use highwire_broker as broker;
 pub use highwire_link::FaultConfig;
 pub use highwire_link::shm::stats::{ChannelFigures, RunningDevice, running_brokers, running_devices};
-pub use highwire_rnic::{FlowCounts, QpSnapshot};
+pub use highwire_rnic::{CongestionChoice, FlowCounts, QpSnapshot};
 pub use highwire_verbs as verbs;
 pub use highwire_wake::{Mode as WakeMode, Outcome};
 pub use highwire_wire::{NEGOTIATION_PORT, Psn, Qpn};

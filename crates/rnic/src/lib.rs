@@ -17,9 +17,9 @@ mod timers;
 mod xrc;
 
 pub use config::RnicConfig;
+pub use highwire_transport::congestion::Hop;
 pub use highwire_transport::{
-    Arrival, CongestionChoice, CongestionParameters, Counter, Counters, DirectOp, Order, Outgoing,
-    QpSnapshot, TransportConfig,
+    Arrival, CongestionChoice, Counter, Counters, DirectOp, Order, Outgoing, QpSnapshot, TransportConfig,
 };
 pub use multicast::AttachError;
 pub use objects::CreateError;

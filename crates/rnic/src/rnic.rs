@@ -7,6 +7,7 @@ use crate::tags::{Tags, Transfers};
 use crate::timers::Timers;
 use crate::xrc;
 use highwire_stdx::{IdMap, Instant, Rng, Slab};
+use highwire_transport::congestion::Hop;
 use highwire_transport::{Arrival, Context, Counter, Counters, DirectOp, Outgoing, QueuePair, ReceiveQueue};
 use highwire_verbs::{
     AsyncEvent, Completion, CompletionStatus, CqId, Denial, Gid, Memory, Payload, Pd, PostError, RecvWr,
@@ -257,6 +258,29 @@ impl Rnic {
         // A datagram asks for no answer and needs no timer.
         if service != Some(Service::Ud) {
             self.settle(now, slot);
+        }
+    }
+
+    /// Handles a packet of which the headers alone have arrived, because a switch had no room for the rest.
+    pub fn handle_trimmed(&mut self, now: Instant, arrival: &Arrival, headers: &Headers) {
+        self.counters.count(Counter::PacketsReceived);
+        let Some(slot) = self.slot(headers.bth.dest_qpn) else {
+            return self.counters.count(Counter::DroppedUnknownQp);
+        };
+        if headers.bth.opcode.info().service != Some(highwire_wire::Service::Rc) {
+            return self.counters.count(Counter::DroppedWrongService);
+        }
+        with_qp!(self, now, slot, |entry, ctx| entry.qp.handle_trimmed(ctx, arrival, headers));
+        self.settle(now, slot);
+    }
+
+    /// Tells a queue pair what the switches on the way of one of its packets wrote into it. Comes just before the packet's
+    /// acknowledgement.
+    pub fn note_telemetry(&mut self, now: Instant, qpn: Qpn, hops: &[Hop]) {
+        if let Some(slot) = self.slot(qpn)
+            && let Some(entry) = self.qps.get_mut(slot)
+        {
+            entry.qp.note_telemetry(now, hops);
         }
     }
 

@@ -131,7 +131,7 @@ fn table() -> String {
         recovery: Recovery::GoBackN,
         is_read: false,
         loss: 0.0,
-        congestion: CongestionChoice::None,
+        congestion: CongestionChoice::NONE,
         marks: 0.0,
     };
     for is_read in [false, true] {
@@ -144,7 +144,7 @@ fn table() -> String {
     let _ = write!(text, "\nWith DCQCN, and switches that mark:\n\n{HEAD}");
     for recovery in [Recovery::GoBackN, Recovery::Irn] {
         for marks in [0.0, 0.001, 0.05] {
-            text += &measure(&Case { recovery, congestion: CongestionChoice::Dcqcn, marks, ..base });
+            text += &measure(&Case { recovery, congestion: CongestionChoice::DCQCN, marks, ..base });
         }
     }
     text

@@ -7,9 +7,10 @@
 
 use highwire_fabric::{Ecn, Time};
 
+use crate::parcel::Parcel;
 pub use crate::run::BYTES_PER_PACKET;
 use crate::run::{Run, RunError};
-use crate::scenario::{Congestion, PfcChoice, Shape};
+use crate::scenario::{CongestionChoice, PfcChoice, Shape};
 use crate::{Flow, Scenario};
 
 /// Something to measure.
@@ -66,7 +67,7 @@ impl Measurement {
 /// All cases, the quick ones first.
 pub fn cases() -> Vec<Case> {
     let case = |name, what, scenario, goal| Case { name, what, scenario, goal };
-    let (none, dcqcn) = (Congestion::None, Congestion::Dcqcn);
+    let (none, dcqcn) = (CongestionChoice::NONE, CongestionChoice::DCQCN);
     vec![
         case("p54", "54 hosts, permutation of 2 MB", permutation(6, 2_000_000, none), Some(6e6)),
         case("p54-dcqcn", "54 hosts, permutation of 2 MB, DCQCN", permutation(6, 2_000_000, dcqcn), None),
@@ -81,12 +82,12 @@ pub fn largest() -> Case {
     Case {
         name: "p11664",
         what: "11,664 hosts, permutation of 50 KB",
-        scenario: permutation(36, 50_000, Congestion::None),
+        scenario: permutation(36, 50_000, CongestionChoice::NONE),
         goal: None,
     }
 }
 
-fn full(k: u32, congestion: Congestion) -> Scenario {
+fn full(k: u32, congestion: CongestionChoice) -> Scenario {
     let mut scenario = Scenario::default();
     scenario.network.shape = Shape::FatTree { k };
     scenario.network.pfc = PfcChoice::Computed;
@@ -96,7 +97,7 @@ fn full(k: u32, congestion: Congestion) -> Scenario {
 }
 
 /// Each host sends to one in another pod and receives from one.
-fn permutation(k: u32, bytes: u64, congestion: Congestion) -> Scenario {
+fn permutation(k: u32, bytes: u64, congestion: CongestionChoice) -> Scenario {
     let mut scenario = full(k, congestion);
     let hosts = k * k * k / 4;
     // An odd stride that divides no number of hosts here keeps neighbours from sending to neighbours.
@@ -108,7 +109,7 @@ fn permutation(k: u32, bytes: u64, congestion: Congestion) -> Scenario {
     scenario
 }
 
-fn incast(senders: u32, bytes: u64, congestion: Congestion) -> Scenario {
+fn incast(senders: u32, bytes: u64, congestion: CongestionChoice) -> Scenario {
     let mut scenario = full(6, congestion);
     scenario.flows = (0..senders).map(|host| Flow::new(host, 53, bytes, Time::ZERO)).collect();
     scenario
@@ -123,7 +124,7 @@ pub fn measure(
     threads: usize,
     mut clock: impl FnMut() -> Reading,
 ) -> Result<Measurement, RunError> {
-    let mut run = Run::new(&case.scenario, threads)?;
+    let mut run = Run::<Parcel>::new(&case.scenario, threads)?;
     let before = clock();
     run.play(&mut ())?;
     let after = clock();

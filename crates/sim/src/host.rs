@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use crate::iwarp::Iwarp;
 use crate::ledger::Ledger;
-use crate::parcel::{Body, Parcel};
+use crate::parcel::Body;
 use crate::rdma::Rdma;
 use crate::scenario::Transport;
+use crate::stamped::{Trail, Wire};
 use crate::world::{Share, World};
 
 /// A host.
@@ -31,12 +32,14 @@ pub(crate) enum Engine {
     Iwarp(Box<Iwarp>),
 }
 
-impl Host<Parcel> for SimHost {
+impl<W: Wire> Host<W> for SimHost {
     #[inline]
-    fn handle_packet(&mut self, now: Time, packet: Parcel) {
-        let ledger = &mut self.ledger;
+    fn handle_packet(&mut self, now: Time, packet: W) {
+        let (ledger, trail, packet) = (&mut self.ledger, packet.trail(), packet.parcel());
         match (&mut self.engine, &packet.body) {
-            (Engine::Rdma(rdma), Body::Roce(headers)) => rdma.handle_packet(ledger, now, headers, &packet),
+            (Engine::Rdma(rdma), Body::Roce(headers)) => {
+                rdma.handle_packet(ledger, now, headers, packet, trail);
+            }
             (Engine::Iwarp(iwarp), &Body::Segment { connection, segment }) => {
                 iwarp.handle_segment(ledger, now, connection, segment);
             }
@@ -59,10 +62,16 @@ impl Host<Parcel> for SimHost {
     }
 
     #[inline]
-    fn poll_transmit(&mut self, now: Time, open: Priorities) -> Option<Parcel> {
+    fn poll_transmit(&mut self, now: Time, open: Priorities) -> Option<W> {
         match &mut self.engine {
-            Engine::Rdma(rdma) => rdma.poll_transmit(&mut self.ledger, now, open),
-            Engine::Iwarp(iwarp) => iwarp.poll_transmit(&mut self.ledger, now, open),
+            Engine::Rdma(rdma) => {
+                let parcel = rdma.poll_transmit(&mut self.ledger, now, open)?;
+                Some(W::of(parcel, if W::IS_STAMPED { rdma.trail_of(&parcel) } else { Trail::EMPTY }))
+            }
+            Engine::Iwarp(iwarp) => {
+                let parcel = iwarp.poll_transmit(&mut self.ledger, now, open)?;
+                Some(W::of(parcel, Trail::EMPTY))
+            }
         }
     }
 
@@ -72,9 +81,12 @@ impl Host<Parcel> for SimHost {
     }
 
     #[inline]
-    fn look_ahead(&self, nearness: Nearness<'_, Parcel>) {
+    fn look_ahead(&self, nearness: Nearness<'_, W>) {
         if let Engine::Rdma(rdma) = &self.engine {
-            rdma.look_ahead(nearness);
+            rdma.look_ahead(match nearness {
+                Nearness::Near => Nearness::Near,
+                Nearness::Next(packet) => Nearness::Next(packet.map(W::parcel)),
+            });
         }
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! Of several equally short ways it takes the best one. If packets are spread over all of them, it is a time that they
 //! need at least: the host's own link, and all ways together, carry no more.
+//!
+//! A switch that cuts through passes a packet on when its first bytes have come, unless the next link is faster. On a single way the
+//! ideal is exact then, too; over several different ones it is a time that the flow needs at least.
 
-use highwire_fabric::{Balancing, HostId, LinkSpec, Rate, Span, Topology};
+use highwire_fabric::{Balancing, Forwarding, HostId, LinkSpec, Rate, Span, Topology};
 use std::collections::BTreeMap;
 
 use crate::Scenario;
@@ -17,6 +20,8 @@ pub(crate) struct Ideal<'a> {
     transport: &'a Transport,
     mtu: u32,
     is_sprayed: bool,
+    /// After how many bytes a switch passes a packet on; `None`: when all of it has come.
+    cut: Option<u32>,
     places: Vec<Place>,
     ways: BTreeMap<(Place, Place), Option<Way>>,
 }
@@ -38,6 +43,7 @@ struct Train {
     first: u64,
     full: u64,
     last: u64,
+    cut: Option<u32>,
 }
 
 impl<'a> Ideal<'a> {
@@ -49,7 +55,12 @@ impl<'a> Ideal<'a> {
             transport: &scheme.transport,
             mtu: scheme.mtu_bytes,
             is_sprayed: scenario.network.balancing == Balancing::Spray
-                || scheme.entropy == Entropy::PerPacket,
+                || scheme.entropy == Entropy::PerPacket
+                || scheme.congestion.algorithm().spreads,
+            cut: match scenario.network.forwarding {
+                Forwarding::StoreAndForward => None,
+                Forwarding::CutThrough { header_bytes } => Some(header_bytes),
+            },
             places: (0..topology.host_count()).map(|host| Place::of(topology, HostId(host))).collect(),
             ways: BTreeMap::new(),
         }
@@ -74,6 +85,7 @@ impl<'a> Ideal<'a> {
             first: length(true, if packets == 1 { last } else { self.mtu }),
             full: length(false, self.mtu),
             last: length(packets == 1, last),
+            cut: self.cut,
         };
         Some(match way.as_ref()? {
             Way::Alike(way) => train.over(way),
@@ -126,7 +138,29 @@ const DIFFERENT_MAX: usize = 32;
 impl Train {
     /// When the last packet arrives of those that leave back to back.
     fn over(&self, way: &[LinkSpec]) -> Span {
-        way.iter().fold(Sent::NOTHING, |sent, &link| self.pass(sent, link)).tail
+        let nexts = way.iter().skip(1).map(Some).chain([None]);
+        let links = way.iter().zip(nexts);
+        let passed = |sent, (&link, next): (&LinkSpec, Option<&LinkSpec>)| {
+            // The last link leads to a host, which waits for whole packets; so does a switch whose next link would run out of bytes.
+            let is_cut = next.is_some_and(|next| next.rate <= link.rate);
+            self.known(self.pass(sent, link), link, is_cut)
+        };
+        links.fold(Sent::NOTHING, passed).tail
+    }
+
+    /// When the next node may begin to send what has been `sent` over a link.
+    fn known(&self, sent: Sent, link: LinkSpec, is_cut: bool) -> Sent {
+        if self.cut.is_none() || !is_cut {
+            return sent;
+        }
+        let before =
+            |at: Span, bytes| Span::from_ps(at.as_ps().saturating_sub(self.rest(link, bytes).as_ps()));
+        let last_but_one = if self.packets > 2 { self.full } else { self.first };
+        Sent {
+            head: before(sent.head, self.first),
+            body: before(sent.body, last_but_one),
+            tail: before(sent.tail, self.last),
+        }
     }
 
     /// After one more link.
@@ -148,7 +182,7 @@ impl Train {
     fn over_the_best(&self, ways: &Ways) -> Span {
         let all = ways.carry(
             vec![Sent::NOTHING],
-            |before, link| before.iter().map(|&sent| self.pass(sent, link)).collect(),
+            |before, link| before.iter().map(|&sent| self.known(self.pass(sent, link), link, true)).collect(),
             |mut kept: Vec<Sent>, more| {
                 for sent in more {
                     if kept.iter().any(|other| other.is_no_later_than(&sent)) {
@@ -165,13 +199,19 @@ impl Train {
                 kept
             },
         );
-        all.iter().map(|sent| sent.tail).min().expect("there is a way")
+        let tail = all.iter().map(|sent| sent.tail).min().expect("there is a way");
+        // The host at the end of the last link waits for the whole packet.
+        tail + self.rest(ways.ends().1, self.last)
     }
 
     /// A time that all packets need at least if each takes a way of its own. All ways `together` carry so much.
     fn over_all(&self, ways: &Ways, together: Rate) -> Span {
         let (begin, end) = ways.ends();
-        let latency = |bytes: u64| ways.shortest(|link| link.rate.span_of(bytes) + link.delay);
+        let first = |bytes: u64| bytes - self.rest_bytes(bytes);
+        let latency = |bytes: u64| {
+            let begun = ways.shortest(|link| link.rate.span_of(first(bytes)) + link.delay);
+            begun + self.rest(end, bytes)
+        };
         let shortest = self.first.min(self.full).min(self.last);
         let all = self.bytes();
         // The last packet leaves the host behind all others.
@@ -181,8 +221,22 @@ impl Train {
         // All cross the narrowest cut of the network. On the way to it and behind it a packet takes its time; on the link
         // in the cut its own transmission counts among all.
         let slowest = ways.carry(Span::ZERO, |&most, link| most.max(link.rate.span_of(shortest)), Span::max);
-        let by_all = together.span_of(all) + (latency(shortest) - slowest);
+        let apart = match self.cut {
+            None => latency(shortest) - slowest,
+            // The last bits may cross the cut while the first ones are with the receiver.
+            Some(_) => ways.shortest(|link| link.delay),
+        };
+        let by_all = together.span_of(all) + apart;
         by_sender.max(by_receiver).max(by_all)
+    }
+
+    /// What of a packet follows while the next node sends it on already.
+    fn rest_bytes(&self, bytes: u64) -> u64 {
+        self.cut.map_or(0, |first| bytes.saturating_sub(u64::from(first)))
+    }
+
+    fn rest(&self, link: LinkSpec, bytes: u64) -> Span {
+        link.rate.span_of(bytes) - link.rate.span_of(bytes - self.rest_bytes(bytes))
     }
 
     fn bytes(&self) -> u64 {
@@ -207,19 +261,25 @@ mod tests {
     use highwire_fabric::Rate;
 
     /// The same, packet by packet.
-    fn naive(way: &[LinkSpec], packets: u32, first: u64, full: u64, last: u64) -> Span {
+    fn naive(way: &[LinkSpec], train: Train) -> Span {
+        let Train { packets, first, full, last, cut } = train;
         let bytes = |i| match i {
             _ if i + 1 == packets => last,
             0 => first,
             _ => full,
         };
         let mut arrived = vec![Span::ZERO; packets as usize];
-        for link in way {
+        for (at, link) in way.iter().enumerate() {
+            let is_cut = way.get(at + 1).is_some_and(|next| next.rate <= link.rate);
             let mut free = Span::ZERO;
             for i in 0..packets {
                 let begin = arrived[i as usize].max(free);
                 free = begin + link.rate.span_of(bytes(i));
-                arrived[i as usize] = free + link.delay;
+                let known = match cut {
+                    Some(cut) if is_cut => begin + link.rate.span_of(bytes(i).min(u64::from(cut))),
+                    _ => free,
+                };
+                arrived[i as usize] = known + link.delay;
             }
         }
         arrived[packets as usize - 1]
@@ -238,11 +298,10 @@ mod tests {
             for packets in [1, 2, 3, 7, 100] {
                 for (first, full, last) in [(1086, 1086, 1086), (1086, 1086, 70), (1102, 1086, 500)] {
                     let first = if packets == 1 { last } else { first };
-                    assert_eq!(
-                        Train { packets, first, full, last }.over(way),
-                        naive(way, packets, first, full, last),
-                        "{way:?} {packets} {first} {full} {last}"
-                    );
+                    for cut in [None, Some(0), Some(64), Some(600), Some(9_000)] {
+                        let train = Train { packets, first, full, last, cut };
+                        assert_eq!(train.over(way), naive(way, train), "{way:?} {packets} {last} {cut:?}");
+                    }
                 }
             }
         }

@@ -223,6 +223,7 @@ impl Iwarp {
                 priority: 0,
                 is_ecn_capable: false,
                 is_marked: false,
+                is_trimmed: false,
                 entropy: 0,
                 body: Body::Segment { connection: remote, segment },
             };
@@ -247,6 +248,7 @@ impl Iwarp {
             },
             is_ecn_capable: false,
             is_marked: false,
+            is_trimmed: false,
             entropy: 0,
             body: Body::Ack { connection: remote, ack },
         }

@@ -23,6 +23,7 @@ pub mod rpc;
 mod run;
 pub mod scale;
 pub mod scenario;
+mod stamped;
 pub mod tcp;
 mod ways;
 pub mod workload;

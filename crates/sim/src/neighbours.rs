@@ -24,6 +24,7 @@ use shared::Cargo;
 pub use shared::Shared;
 
 use crate::host::SimHost;
+use crate::parcel::Parcel;
 use crate::run::collect::flow_record;
 use crate::world::World;
 use crate::{FlowRecord, Scenario, ScenarioError};
@@ -204,7 +205,7 @@ impl<const ABOVE: bool> Host<Shared<ABOVE>> for Other {
 
     fn handle_timeout(&mut self, now: Time) {
         match self {
-            Other::Rnic(rnic) => rnic.handle_timeout(now),
+            Other::Rnic(rnic) => Host::<Parcel>::handle_timeout(&mut **rnic, now),
             Other::Generator(generator) => Host::<Shared<ABOVE>>::handle_timeout(&mut **generator, now),
         }
     }
@@ -218,7 +219,7 @@ impl<const ABOVE: bool> Host<Shared<ABOVE>> for Other {
 
     fn poll_timeout(&self) -> Time {
         match self {
-            Other::Rnic(rnic) => rnic.poll_timeout(),
+            Other::Rnic(rnic) => Host::<Parcel>::poll_timeout(&**rnic),
             Other::Generator(generator) => Host::<Shared<ABOVE>>::poll_timeout(&**generator),
         }
     }

@@ -20,6 +20,8 @@ pub(crate) struct Parcel {
     pub(crate) priority: u8,
     pub(crate) is_ecn_capable: bool,
     pub(crate) is_marked: bool,
+    /// A switch had no room for its payload: the headers alone go on.
+    pub(crate) is_trimmed: bool,
 }
 
 /// Its contents.
@@ -81,6 +83,16 @@ impl Packet for Parcel {
     #[inline]
     fn mark_congestion(&mut self) {
         self.is_marked = true;
+    }
+
+    /// What is left is a frame without payload. TCP has no use for it, and a packet that is hardly longer is dropped whole.
+    fn trim(&mut self) -> bool {
+        let left = (BARE_BYTES + AETH_BYTES).max(self.bytes.saturating_sub(u32::from(self.payload) + 3));
+        if self.is_trimmed || !matches!(self.body, Body::Roce(_)) || self.payload == 0 || left >= self.bytes {
+            return false;
+        }
+        (self.bytes, self.is_trimmed) = (left, true);
+        true
     }
 }
 

@@ -57,6 +57,8 @@ pub struct Plan {
     pub axes: Vec<Axis>,
     /// The paper's findings.
     pub expectations: Vec<Expectation>,
+    /// Links that fail, in every run.
+    pub link_failures: Vec<LinkFailure>,
     /// Questions that the paper leaves open.
     pub choices: Vec<Choice>,
     /// Whether and how the network is filmed.
@@ -114,6 +116,21 @@ pub struct Setting {
     pub value: Value,
     /// Where the plan's text says so.
     pub place: Range<usize>,
+}
+
+/// A link that fails in every run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LinkFailure {
+    /// One end, by its name.
+    pub from: String,
+    /// The other.
+    pub to: String,
+    /// When.
+    pub at: Span,
+    /// When it comes back; never without.
+    pub until: Option<Span>,
+    /// Where the plan's text says so.
+    pub(crate) place: Range<usize>,
 }
 
 /// A question that the paper leaves open, and our answer.

@@ -8,7 +8,7 @@
 mod watch;
 
 use highwire_fabric::{Nearness, Priorities, Time, prefetch};
-use highwire_rnic::{Arrival, Counter, Rnic, RnicConfig};
+use highwire_rnic::{Arrival, Counter, Hop, Rnic, RnicConfig};
 use highwire_stdx::{Instant, Rng};
 use highwire_verbs::{
     Access, Address, CompletionStatus, CqId, Gid, Length, LocalKey, Memory, MemoryLost, Operation, Pd,
@@ -22,6 +22,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use crate::ledger::Ledger;
 use crate::parcel::{Body, Parcel};
 use crate::scenario::{AckPriority, Entropy, QueuePairs};
+use crate::stamped::Trail;
 use crate::world::{Share, World};
 use watch::Watch;
 
@@ -41,6 +42,12 @@ pub(crate) struct Rdma {
     held: BTreeMap<u32, VecDeque<u32>>,
     /// The source port of the last packet, where each packet has one of its own.
     ports: u16,
+    /// Per connection on which this host receives, what the switches on the way of the last data packet saw; the next
+    /// acknowledgement carries it back. Only with telemetry.
+    trails: BTreeMap<u32, Trail>,
+    hops: Vec<Hop>,
+    /// The connection of the last control packet.
+    answered: u32,
     /// Data packets sent, repetitions among them, and control packets sent.
     pub(crate) data_packets: u64,
     pub(crate) control_packets: u64,
@@ -145,6 +152,9 @@ impl Rdma {
             over: VecDeque::new(),
             held: BTreeMap::new(),
             ports: (host as u16).wrapping_mul(0x79B9),
+            trails: BTreeMap::new(),
+            hops: Vec::new(),
+            answered: 0,
             data_packets: 0,
             control_packets: 0,
         }
@@ -244,6 +254,7 @@ impl Rdma {
         now: Time,
         headers: &[u8; Parcel::HEADERS_LEN],
         parcel: &Parcel,
+        trail: Option<&Trail>,
     ) {
         let instant = now.instant();
         let (headers, _) = Headers::parse(headers).expect("a host sent it");
@@ -258,11 +269,23 @@ impl Rdma {
         if is_sender {
             let world = &ledger.world;
             self.requesters[at].watch.on_answer(instant, &headers, world.recovery, world.rto_min);
+            if let Some(trail) = trail {
+                trail.hops(&mut self.hops);
+            }
+            if trail.is_some() && !self.hops.is_empty() {
+                self.rnic.note_telemetry(instant, headers.bth.dest_qpn, &self.hops);
+            }
             self.rnic.handle_packet(instant, &arrival, &headers, payload, &mut placed);
             return self.complete(ledger, now);
         }
         if !self.responders[at].is_open {
             self.open_responder(&ledger.world, instant, at as u32);
+        }
+        if let Some(trail) = trail {
+            self.trails.insert(at as u32, *trail);
+        }
+        if parcel.is_trimmed {
+            return self.rnic.handle_trimmed(instant, &arrival, &headers);
         }
         self.rnic.handle_packet(instant, &arrival, &headers, payload, &mut placed);
         if placed.bytes > 0 && ledger.on_placed(now, placed.flow, placed.bytes) {
@@ -349,7 +372,7 @@ impl Rdma {
         }
         let out = self.rnic.poll_transmit(now.instant())?;
         let (is_data, at) = place_of(out.qpn);
-        let (headers, payload) = (out.headers, out.payload.len());
+        let (headers, payload, path) = (out.headers, out.payload.len(), out.path);
         let psn = headers.bth.psn;
         let mut encoded = [0; Parcel::HEADERS_LEN];
         headers.emit(&mut encoded);
@@ -363,7 +386,8 @@ impl Rdma {
             priority: if is_data { 0 } else { ack_priority },
             is_ecn_capable: is_data && world.uses_ecn,
             is_marked: false,
-            entropy: if spreads { self.entropy() } else { 0 },
+            is_trimmed: false,
+            entropy: if spreads { self.entropy() } else { path },
             body: Body::Roce(encoded),
         };
         if is_data {
@@ -371,8 +395,15 @@ impl Rdma {
             self.note_sent(ledger, now, at, psn);
         } else {
             self.control_packets += 1;
+            self.answered = at as u32;
         }
         Some(parcel)
+    }
+
+    /// What a packet that is about to leave carries of the switches on the way of another one.
+    pub(crate) fn trail_of(&mut self, parcel: &Parcel) -> Trail {
+        let trail = if parcel.is_data() { None } else { self.trails.remove(&self.answered) };
+        trail.unwrap_or(Trail::EMPTY)
     }
 
     /// A source port for the next packet: each of them comes as often as any other.

@@ -19,6 +19,7 @@ pub use error::{BUILT_FROM, RunError};
 use crate::host::SimHost;
 use crate::parcel::Parcel;
 use crate::scenario::{Stop, Transport};
+use crate::stamped::{Stamped, Wire};
 use crate::world::World;
 use crate::{FlowId, Outcome, Progress, Sample, Scenario, ScenarioError, Tick};
 
@@ -38,22 +39,33 @@ pub fn run(scenario: &Scenario, progress: &mut dyn Progress) -> Result<Outcome, 
 /// # Panics
 /// If there is to be no thread.
 pub fn run_on(scenario: &Scenario, threads: usize, progress: &mut dyn Progress) -> Result<Outcome, RunError> {
-    let mut run = Run::new(scenario, threads)?;
+    if scenario.network.telemetry {
+        return play::<Stamped>(scenario, threads, progress);
+    }
+    play::<Parcel>(scenario, threads, progress)
+}
+
+fn play<W: Wire>(
+    scenario: &Scenario,
+    threads: usize,
+    progress: &mut dyn Progress,
+) -> Result<Outcome, RunError> {
+    let mut run = Run::<W>::new(scenario, threads)?;
     run.play(progress)?;
     Ok(run.outcome())
 }
 
 /// The network with its hosts.
-pub(crate) type Net = ParallelFabric<Parcel, SimHost, Eyes>;
+pub(crate) type Net<W> = ParallelFabric<W, SimHost, Eyes>;
 
 /// Memory that a packet in flight occupies.
 pub const BYTES_PER_PACKET: usize = Fabric::<Parcel, SimHost, Eyes>::bytes_per_packet();
 
 /// A run under way.
-pub(crate) struct Run<'a> {
+pub(crate) struct Run<'a, W: Wire> {
     scenario: &'a Scenario,
     world: Arc<World>,
-    pub(crate) net: Net,
+    pub(crate) net: Net<W>,
     /// The switches' ports, for samples.
     ports: Vec<PortId>,
     samples: Vec<Sample>,
@@ -65,24 +77,24 @@ pub(crate) struct Eyes {
     dropped_data: u64,
 }
 
-impl Observer<Parcel> for Eyes {
-    fn on_drop(&mut self, _now: Time, _port: PortId, reason: DropReason, packet: &Parcel) {
-        self.dropped_data += u64::from(packet.is_data() && reason == DropReason::BufferFull);
+impl<W: Wire> Observer<W> for Eyes {
+    fn on_drop(&mut self, _now: Time, _port: PortId, reason: DropReason, packet: &W) {
+        self.dropped_data += u64::from(packet.parcel().is_data() && reason == DropReason::BufferFull);
     }
 }
 
 /// The length of a step.
 const STEP: Span = Span::from_us(50);
 
-impl<'a> Run<'a> {
-    pub(crate) fn new(scenario: &'a Scenario, threads: usize) -> Result<Run<'a>, ScenarioError> {
+impl<'a, W: Wire> Run<'a, W> {
+    pub(crate) fn new(scenario: &'a Scenario, threads: usize) -> Result<Run<'a, W>, ScenarioError> {
         let topology = scenario.network.topology()?;
         check_record(scenario)?;
         let (world, shares) = World::new(scenario, &topology)?;
         let config = scenario.network.config(
             &topology,
             scenario.seed,
-            world.priorities(),
+            priorities(scenario, &world),
             world.packet_bytes_max(),
         )?;
         let world = Arc::new(world);
@@ -258,6 +270,12 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Priorities that the network needs: the headers of trimmed packets may have one of their own.
+fn priorities(scenario: &Scenario, world: &World) -> u8 {
+    let headers = scenario.network.trimming.map_or(0, |trimming| trimming.header_priority + 1);
+    world.priorities().max(headers)
+}
+
 fn check_record(scenario: &Scenario) -> Result<(), ScenarioError> {
     if scenario.record.sample_every == Some(Span::ZERO) {
         let problem = "samples need a distance".into();
@@ -266,7 +284,7 @@ fn check_record(scenario: &Scenario) -> Result<(), ScenarioError> {
     Ok(())
 }
 
-fn break_links(scenario: &Scenario, links: usize, net: &mut Net) -> Result<(), ScenarioError> {
+fn break_links<W: Wire>(scenario: &Scenario, links: usize, net: &mut Net<W>) -> Result<(), ScenarioError> {
     let network = &scenario.network;
     let wrong = |field, problem: String| ScenarioError::Value { field, problem };
     for event in &network.events {
@@ -295,7 +313,7 @@ fn break_links(scenario: &Scenario, links: usize, net: &mut Net) -> Result<(), S
 }
 
 /// The names of a topology's ports, in the order of their numbers: the node, and where the link leads.
-fn port_names(net: &Net, topology: &Topology) -> Vec<String> {
+fn port_names<W: Wire>(net: &Net<W>, topology: &Topology) -> Vec<String> {
     let name = |port| topology.node_name(net.node_of(port)).to_owned();
     (0..net.port_count()).map(PortId).map(|p| format!("{} -> {}", name(p), name(net.peer(p)))).collect()
 }

@@ -8,12 +8,13 @@ mod record;
 mod scheme;
 mod traffic;
 
+pub use highwire_rnic::CongestionChoice;
 pub(crate) use network::hungriest;
 pub use network::{LinkEvent, LinkFault, Network, PfcChoice, Shape};
 pub use record::{Record, Stop};
 pub use scheme::{
-    AckPriority, Acks, Cap, Congestion, Entropy, GoBackN, HeaderBytes, Irn, LossRecovery, PartialAcks,
-    QueuePairs, Scheme, Tcp, Transport,
+    AckPriority, Acks, Cap, Entropy, GoBackN, HeaderBytes, Irn, LossRecovery, PartialAcks, QueuePairs,
+    Scheme, Tcp, Transport,
 };
 pub use traffic::{Flow, FlowId};
 

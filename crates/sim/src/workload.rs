@@ -9,16 +9,18 @@ mod incast;
 mod permutation;
 mod poisson;
 mod sizes;
+mod trace;
 
 use std::fmt;
 
 use crate::Flow;
 
-pub use collective::{AllReduce, AllToAll};
+pub use collective::{AllReduce, AllToAll, TreeAllReduce};
 pub use incast::Incast;
 pub use permutation::Permutation;
 pub use poisson::Poisson;
 pub use sizes::{SizeDistribution, SizesError, SizesProblem};
+pub use trace::{Trace, TraceError};
 
 /// The class of the traffic that is measured, or of the traffic beside an incast.
 pub const TRAFFIC: u16 = 0;
@@ -40,6 +42,8 @@ pub enum Workload {
     IncastAmong(Incast, Poisson),
     /// A ring all-reduce.
     AllReduce(AllReduce),
+    /// An all-reduce over a tree.
+    TreeAllReduce(TreeAllReduce),
     /// Every host sends to every other.
     AllToAll(AllToAll),
 }
@@ -125,6 +129,7 @@ impl Workload {
                 Ok(flows)
             }
             Self::AllReduce(all_reduce) => all_reduce.flows(ground),
+            Self::TreeAllReduce(all_reduce) => all_reduce.flows(ground),
             Self::AllToAll(all_to_all) => all_to_all.flows(ground),
         }
     }

@@ -11,9 +11,7 @@ use highwire_verbs::{MESSAGE_LENGTH_MAX, Mtu, Recovery};
 use std::collections::BTreeMap;
 
 use crate::ideal::Ideal;
-use crate::scenario::{
-    AckPriority, Acks, Cap, Congestion, LossRecovery, PartialAcks, QueuePairs, Scheme, Transport,
-};
+use crate::scenario::{AckPriority, Acks, Cap, LossRecovery, PartialAcks, QueuePairs, Scheme, Transport};
 use crate::ways::bandwidth_delay_product;
 use crate::{FlowId, Scenario, ScenarioError, tcp};
 
@@ -271,7 +269,7 @@ fn transport_config(scheme: &Scheme, bdp_bytes: u64) -> Result<TransportConfig, 
     let mut config = TransportConfig {
         credits: false,
         never_gives_up: true,
-        congestion: congestion(scheme.congestion),
+        congestion: scheme.congestion,
         ..TransportConfig::default()
     };
     let packet = u64::from(scheme.headers.write_bytes(true, false, scheme.mtu_bytes));
@@ -304,6 +302,7 @@ fn transport_config(scheme: &Scheme, bdp_bytes: u64) -> Result<TransportConfig, 
                 PartialAcks::Hardware => Partial::Hardware,
             };
             config.irn.reordering_packets = irn.reordering_packets.min(IrnConfig::CAP_MAX);
+            config.irn.retransmission_delay = nanos(irn.retransmission_delay);
             config.ack_delay = nanos(irn.ack_delay);
         }
         Transport::GoBackN(roce) => {
@@ -322,7 +321,7 @@ fn transport_config(scheme: &Scheme, bdp_bytes: u64) -> Result<TransportConfig, 
 fn tcp_config(scheme: &Scheme) -> Result<tcp::Config, ScenarioError> {
     let Transport::Tcp(tcp) = &scheme.transport else { return Ok(tcp::Config::default()) };
     let wrong = |field, problem: &str| Err(ScenarioError::Value { field, problem: problem.into() });
-    if scheme.congestion != Congestion::None {
+    if scheme.congestion != CongestionChoice::NONE {
         return wrong("scheme.congestion", "TCP has a congestion control of its own; leave this at `none`");
     }
     if tcp.initial_window == 0 || tcp.window_max == Some(0) {
@@ -346,17 +345,3 @@ fn tcp_config(scheme: &Scheme) -> Result<tcp::Config, ScenarioError> {
 
 /// Half of all PSNs, less two, so that comparisons are never ambiguous.
 const GO_BACK_N_UNLIMITED: u32 = (1 << 23) - 2;
-
-fn congestion(choice: Congestion) -> CongestionChoice {
-    match choice {
-        Congestion::None => CongestionChoice::None,
-        Congestion::Dcqcn => CongestionChoice::Dcqcn,
-        Congestion::DcqcnConnectx => CongestionChoice::DcqcnConnectx,
-        Congestion::Timely => CongestionChoice::Timely,
-        Congestion::TimelyScaled => CongestionChoice::TimelyScaled,
-        Congestion::TimelySegments => CongestionChoice::TimelySegments,
-        Congestion::TimelyBackoff => CongestionChoice::TimelyBackoff,
-        Congestion::Aimd => CongestionChoice::Aimd,
-        Congestion::Dctcp => CongestionChoice::Dctcp,
-    }
-}

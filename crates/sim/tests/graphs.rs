@@ -9,7 +9,7 @@ use common::{graph_plan, nothing};
 use highwire_fabric::{Balancing, HostId, Rate, Span, Time, Topology};
 use highwire_sim::plan::{Plan, Scale};
 use highwire_sim::scenario::{
-    Cap, Congestion, GoBackN, Irn, PfcChoice, QueuePairs, Scenario, Shape, Tcp, Transport,
+    Cap, CongestionChoice, GoBackN, Irn, PfcChoice, QueuePairs, Scenario, Shape, Tcp, Transport,
 };
 use highwire_sim::{Flow, run};
 use highwire_stdx::Rng;
@@ -228,7 +228,7 @@ fn spraying_over_slow_trunks_is_measured_by_all_of_them_together() {
 #[test]
 fn a_lone_flow_is_paced_by_its_own_link() {
     let text = "host a b c\nswitch s\nlink a s 100Gbps 1us\nlink b s 100Gbps 1us\nlink c s 10Gbps 1us\n";
-    for congestion in [Congestion::Dcqcn, Congestion::DcqcnConnectx, Congestion::Timely] {
+    for congestion in [CongestionChoice::DCQCN, CongestionChoice::DCQCN_CONNECTX, CongestionChoice::TIMELY] {
         for (from, to, rate) in [("a", "b", 100), ("c", "a", 10), ("a", "c", 10)] {
             let mut scenario = lone(text, from, to, 3_000_000, 1);
             scenario.scheme.transport = Transport::GoBackN(GoBackN::default());

@@ -2,8 +2,8 @@
 
 use highwire_fabric::{Balancing, Ecn, Rate, Span, Time};
 use highwire_sim::scenario::{
-    AckPriority, Cap, Congestion, GoBackN, HeaderBytes, Irn, LinkEvent, LinkFault, LossRecovery, PfcChoice,
-    QueuePairs, Record, Shape, Stop, Tcp, Transport,
+    AckPriority, Cap, CongestionChoice, GoBackN, HeaderBytes, Irn, LinkEvent, LinkFault, LossRecovery,
+    PfcChoice, QueuePairs, Record, Shape, Stop, Tcp, Transport,
 };
 use highwire_sim::{Flow, FlowId, Outcome, RunError, Scenario, ScenarioError, Tick, run, run_on};
 use highwire_stdx::Rng;
@@ -64,19 +64,19 @@ fn schemes() -> Vec<(Transport, PfcChoice)> {
 }
 
 /// TCP has a congestion control of its own.
-fn control(transport: &Transport, congestion: Congestion) -> Congestion {
-    if matches!(transport, Transport::Tcp(_)) { Congestion::None } else { congestion }
+fn control(transport: &Transport, congestion: CongestionChoice) -> CongestionChoice {
+    if matches!(transport, Transport::Tcp(_)) { CongestionChoice::NONE } else { congestion }
 }
 
 #[test]
 fn every_scheme_with_every_congestion_control_delivers_every_byte_once() {
     let controls = [
-        Congestion::None,
-        Congestion::Dcqcn,
-        Congestion::DcqcnConnectx,
-        Congestion::Timely,
-        Congestion::Aimd,
-        Congestion::Dctcp,
+        CongestionChoice::NONE,
+        CongestionChoice::DCQCN,
+        CongestionChoice::DCQCN_CONNECTX,
+        CongestionChoice::TIMELY,
+        CongestionChoice::AIMD,
+        CongestionChoice::DCTCP,
     ];
     for (number, (transport, pfc)) in schemes().into_iter().enumerate() {
         for (other, congestion) in controls.into_iter().enumerate() {
@@ -122,7 +122,7 @@ fn losses_failures_spraying_and_shared_queue_pairs_lose_nothing() {
 fn the_same_scenario_has_the_same_outcome_on_any_number_of_threads() {
     for (number, (transport, pfc)) in schemes().into_iter().enumerate() {
         let mut scenario = leaf_spine(200 + number as u64);
-        let congestion = if number % 2 == 0 { Congestion::Dcqcn } else { Congestion::Timely };
+        let congestion = if number % 2 == 0 { CongestionChoice::DCQCN } else { CongestionChoice::TIMELY };
         scenario.scheme.congestion = control(&transport, congestion);
         scenario.scheme.transport = transport;
         scenario.network.ecn = Some(Ecn::red(5_000, 200_000, 0.01));

@@ -299,7 +299,9 @@ fn other_value(place: usize, present: &str) -> Option<String> {
     let word = |word: &str| format!("\"{word}\"");
     let name = parameter.name;
     // These decide which others are used, and `graph` needs its file.
-    if ["network.shape", "network.graph", "workload.pattern", "transport.protocol"].contains(&name) {
+    if ["network.shape", "network.graph", "workload.pattern", "workload.trace", "transport.protocol"]
+        .contains(&name)
+    {
         return None;
     }
     Some(match parameter.unit {
@@ -314,6 +316,7 @@ fn other_value(place: usize, present: &str) -> Option<String> {
         Unit::Span => word("1.1ms"),
         Unit::Rate => word("25Gbps"),
         Unit::File => word("small.cdf"),
+        Unit::Congestion => word(if present == "timely" { "aimd" } else { "timely" }),
     })
 }
 

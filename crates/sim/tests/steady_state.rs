@@ -1,9 +1,9 @@
-//! Congestion controls on a dumbbell, against theory about their steady states.
+//! CongestionChoice controls on a dumbbell, against theory about their steady states.
 //!
 //! Long flows share a link; once they have settled, the queue in front of it is looked at every two microseconds.
 
 use highwire_fabric::{Buffering, Ecn, Rate, Span, Time};
-use highwire_sim::scenario::{Cap, Congestion, Irn, Shape, Stop, Transport};
+use highwire_sim::scenario::{Cap, CongestionChoice, Irn, Shape, Stop, Transport};
 use highwire_sim::{Flow, Outcome, Scenario, run};
 use highwire_stdx::Rng;
 
@@ -11,7 +11,7 @@ use highwire_stdx::Rng;
 const PACKET: f64 = 1086.0;
 
 /// So many flows over one link, with enough buffer for everything, BDP-FC out of the way, and `delay` per link.
-fn dumbbell(flows: u32, congestion: Congestion, ecn: Option<Ecn>, gbps: u64, delay: Span) -> Scenario {
+fn dumbbell(flows: u32, congestion: CongestionChoice, ecn: Option<Ecn>, gbps: u64, delay: Span) -> Scenario {
     // They start at different times, or all would do the same at the same time for ever.
     let long = |n| Flow::new(n, flows + n, 1 << 30, Time::from_ns(777 * u64::from(n)));
     let mut scenario = Scenario { flows: (0..flows).map(long).collect(), ..Scenario::default() };
@@ -82,7 +82,7 @@ fn dctcp_swings_as_its_sawtooth_model_says() {
     for flows in [2, 4] {
         let (gbps, delay, threshold) = (10, Span::from_us(10), 40.0);
         let ecn = Ecn::step((threshold * PACKET) as u64);
-        let scenario = dumbbell(flows, Congestion::Dctcp, Some(ecn), gbps, delay);
+        let scenario = dumbbell(flows, CongestionChoice::DCTCP, Some(ecn), gbps, delay);
         let steady = watch(scenario, Time::from_ms(40), Time::from_ms(120));
         let n = f64::from(flows);
         // Three links there and back; a packet and an acknowledgement take their own time at each.
@@ -156,7 +156,7 @@ fn dcqcn_settles_where_marks_keep_every_flow_at_its_share() {
     let (flows, line) = (2, 40e9);
     let (low, high, most) = (5_000, 4_000_000, 0.01);
     let ecn = Ecn::red(low, high, most);
-    let scenario = dumbbell(flows, Congestion::Dcqcn, Some(ecn), 40, Span::from_us(1));
+    let scenario = dumbbell(flows, CongestionChoice::DCQCN, Some(ecn), 40, Span::from_us(1));
     let steady = watch(scenario, Time::from_ms(50), Time::from_ms(400));
     let marked = most * (steady.mean() - low as f64) / (high - low) as f64;
     close("a flow's rate", line / f64::from(flows), dcqcn_rate_under(marked, line), 0.02);
@@ -171,7 +171,7 @@ fn timely_swings_around_its_lower_threshold() {
     for flows in [2, 4] {
         let (delay, line) = (Span::from_us(2), 10e9);
         let steady = watch(
-            dumbbell(flows, Congestion::Timely, None, 10, delay),
+            dumbbell(flows, CongestionChoice::TIMELY, None, 10, delay),
             Time::from_ms(50),
             Time::from_ms(200),
         );
@@ -187,8 +187,13 @@ fn timely_swings_around_its_lower_threshold() {
 /// A flow that shares its way with no other flow keeps the line's rate under every control.
 #[test]
 fn a_lone_flow_is_never_slowed_down() {
-    let controls =
-        [Congestion::None, Congestion::Dcqcn, Congestion::Timely, Congestion::Aimd, Congestion::Dctcp];
+    let controls = [
+        CongestionChoice::NONE,
+        CongestionChoice::DCQCN,
+        CongestionChoice::TIMELY,
+        CongestionChoice::AIMD,
+        CongestionChoice::DCTCP,
+    ];
     for congestion in controls {
         let mut scenario = dumbbell(1, congestion, Some(Ecn::step(20_000)), 40, Span::from_us(2));
         scenario.flows[0].bytes = 5_000_000;

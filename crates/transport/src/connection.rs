@@ -1,7 +1,8 @@
 //! The state that both halves of a queue pair share: its attributes and its peer.
 
-use crate::congestion::{Congestion, CongestionChoice, Rate};
+use crate::congestion::{Congestion, CongestionChoice, Rate, Start};
 use crate::irn::{IrnConfig, SACK_RUN_MAX};
+use crate::requester::FRAME_OVERHEAD;
 use highwire_stdx::{Duration, Instant};
 use highwire_verbs::{Access, Address, Mtu, QpConfig, QpState};
 use highwire_wire::{Psn, Qpn, SackEth};
@@ -43,10 +44,14 @@ pub struct TransportConfig {
 impl TransportConfig {
     /// The congestion control of a new flow. A window starts at the bandwidth-delay product, as BDP-FC's cap has it, and stays
     /// within what flow control allows anyway.
-    pub(crate) fn congestion_control(&self, is_irn: bool) -> Congestion {
-        let rate = Rate::from_bits_per_second(self.link_rate);
+    pub(crate) fn congestion_control(&self, mtu: Mtu, is_irn: bool) -> Congestion {
         let window_max = if is_irn { self.irn.cap } else { self.go_back_n_window };
-        self.congestion.start(rate, self.irn.cap, window_max.max(1))
+        self.congestion.start(&Start {
+            line_rate: Rate::from_bits_per_second(self.link_rate),
+            bdp_packets: self.irn.cap,
+            window_max: window_max.max(1),
+            packet_bytes: mtu.bytes() + FRAME_OVERHEAD,
+        })
     }
 }
 
@@ -63,7 +68,7 @@ impl Default for TransportConfig {
             acks_ride: false,
             credits: true,
             link_rate: 40_000_000_000,
-            congestion: CongestionChoice::None,
+            congestion: CongestionChoice::NONE,
             pacing_burst: Duration::ZERO,
         }
     }
@@ -123,6 +128,8 @@ impl Connection {
 pub(crate) struct AckQueue {
     is_due: bool,
     runs: VecDeque<SackEth>,
+    /// Packets of which the headers alone came.
+    trimmed: VecDeque<Psn>,
 }
 
 impl AckQueue {
@@ -153,13 +160,31 @@ impl AckQueue {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        !self.is_due && self.runs.is_empty()
+        !self.is_due && self.runs.is_empty() && self.trimmed.is_empty()
+    }
+
+    /// A packet came without its payload.
+    pub(crate) fn report_trimmed(&mut self, psn: Psn) {
+        if self.trimmed.len() == AckQueue::RUNS_MAX {
+            self.trimmed.pop_front();
+        }
+        self.trimmed.push_back(psn);
+    }
+
+    /// The next packet to name of those that came without their payload, unless the rest has come since.
+    pub(crate) fn next_trimmed(&mut self, cumulative: Psn) -> Option<Psn> {
+        while let Some(psn) = self.trimmed.pop_front() {
+            if !psn.is_before(cumulative) {
+                return Some(psn);
+            }
+        }
+        None
     }
 
     /// Whether nothing but a plain acknowledgement is due.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        self.is_due && self.runs.is_empty()
+        self.is_due && self.runs.is_empty() && self.trimmed.is_empty()
     }
 
     /// What to send next: a plain acknowledgement of everything before `cumulative`, or one with a run beyond it.

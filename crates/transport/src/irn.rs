@@ -13,6 +13,7 @@ mod ring;
 mod rto;
 mod sack;
 mod sender;
+mod trimmed;
 
 #[cfg(test)]
 mod exchange;

@@ -20,7 +20,7 @@ mod requester;
 mod responder;
 mod send_queue;
 
-pub use congestion::{CongestionChoice, CongestionParameters};
+pub use congestion::CongestionChoice;
 pub use connection::TransportConfig;
 pub use context::Context;
 pub use counters::{Counter, Counters};

@@ -29,6 +29,8 @@ pub struct Outgoing<'a> {
     pub payload: Gather<'a>,
     /// Whether it may be overtaken.
     pub order: Order,
+    /// What a driver that can adds to the UDP source port: the way that congestion control chose for it, or 0.
+    pub path: u16,
 }
 
 /// A packet's addresses and traffic class, as the IP header gave them.
@@ -63,6 +65,7 @@ pub(crate) struct Plan {
     pub(crate) offset: u32,
     pub(crate) length: u32,
     pub(crate) order: Order,
+    pub(crate) path: u16,
 }
 
 /// Where a payload lies.
@@ -84,6 +87,7 @@ impl Plan {
             offset: 0,
             length: 0,
             order: Order::Strict,
+            path: 0,
         }
     }
 

@@ -293,6 +293,7 @@ impl QueuePair {
     /// Decides on the next packet to send; if there is one, [`Self::outgoing`] shows it.
     #[inline]
     pub fn poll_transmit(&mut self, ctx: &mut Context<'_>) -> bool {
+        self.plan.path = 0;
         let planned = self.choose(ctx);
         if self.conn.config.service == Service::XrcTarget {
             // Answers name no queue.
@@ -374,6 +375,7 @@ impl QueuePair {
                 Gather::new(wqe.sges.as_slice(), plan.offset, plan.length)
             }
         };
-        Outgoing { qpn: self.conn.qpn, address, headers: &plan.headers, payload, order: plan.order }
+        let Plan { headers, order, path, .. } = plan;
+        Outgoing { qpn: self.conn.qpn, address, headers, payload, order: *order, path: *path }
     }
 }

@@ -19,7 +19,7 @@ mod standard;
 mod starting;
 pub mod table;
 
-use crate::congestion::CongestionControl;
+use crate::congestion::Hop;
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
@@ -35,7 +35,7 @@ pub(crate) use requests::{check_post, check_start, complete, ended};
 use standard::Standard;
 
 /// The approximate bytes of a packet's Ethernet, IP, UDP and transport headers and checksums, for pacing.
-const FRAME_OVERHEAD: u32 = 62;
+pub(crate) const FRAME_OVERHEAD: u32 = 62;
 
 /// The requester of a queue pair.
 #[derive(Clone, Debug)]
@@ -223,9 +223,14 @@ impl Requester {
         if !conn.state.transmits() || common.failed {
             return;
         }
-        common.congestion.on_timer(ctx.now);
+        if let Some(control) = common.congestion.control() {
+            control.on_timer(ctx.now);
+        }
         if common.paced_until.is_some_and(|until| ctx.now >= until) {
             common.paced_until = None;
+        }
+        if common.fetching_until.is_some_and(|until| ctx.now >= until) {
+            common.fetching_until = None;
         }
         if common.rnr_until.is_some_and(|until| ctx.now >= until) {
             common.rnr_until = None;
@@ -259,7 +264,16 @@ impl Requester {
 
     pub(crate) fn handle_cnp(&mut self, ctx: &mut Context<'_>) {
         ctx.counters.count(Counter::CnpsReceived);
-        self.common.congestion.on_cnp(ctx.now);
+        if let Some(control) = self.common.congestion.control() {
+            control.on_cnp(ctx.now);
+        }
+    }
+
+    /// The switches on the way of a packet whose acknowledgement comes next.
+    pub(crate) fn note_telemetry(&mut self, now: Instant, hops: &[Hop]) {
+        if let Some(control) = self.common.congestion.control() {
+            control.on_telemetry(now, hops);
+        }
     }
 
     /// Whether the acknowledgement at hand echoes a mark.

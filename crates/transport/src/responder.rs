@@ -165,6 +165,22 @@ impl Responder {
         }
     }
 
+    /// Of a SEND or WRITE on a reliable connection the headers alone have arrived.
+    pub(crate) fn handle_trimmed(&mut self, turn: &mut Turn<'_, '_>, headers: &Headers) {
+        if self.common.failed.is_some() {
+            return turn.ctx.counters.count(Counter::DroppedWrongState);
+        }
+        let is_irn = headers.bth.opcode.is_irn();
+        if is_irn && let Err(counter) = self.enter_irn(turn.conn, headers.bth.psn) {
+            return turn.ctx.counters.count(counter);
+        }
+        match &mut self.mode {
+            Mode::Irn(irn) if is_irn => irn.handle_trimmed(turn.ctx, headers.bth.psn),
+            Mode::Irn(_) => turn.ctx.counters.count(Counter::DroppedNotNegotiated),
+            Mode::Standard(standard) => standard.handle_trimmed(turn, headers),
+        }
+    }
+
     /// The first packet in IRN's format decides, unless a standard request was executed before it.
     #[inline]
     fn enter_irn(&mut self, conn: &Connection, psn: Psn) -> Result<(), Counter> {

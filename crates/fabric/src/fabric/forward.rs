@@ -117,7 +117,10 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         }
         match self.config.buffering {
             Buffering::InputQueued { input_bytes } => {
-                self.inputs[self.input_at(input)] + bytes <= input_bytes
+                // Data leaves room for the headers of what comes after it.
+                let trimming = self.config.trimming.filter(|_| record.flags & TRIMMED == 0);
+                let kept = trimming.map_or(0, |t| t.header_bytes_max);
+                self.inputs[self.input_at(input)] + bytes + kept <= input_bytes
             }
             Buffering::OutputQueued { pool_bytes, alpha_log2 } => {
                 let switch = &self.switches[self.ports[output as usize].switch as usize];

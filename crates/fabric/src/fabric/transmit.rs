@@ -4,7 +4,9 @@ use super::{ARRIVE, FREE, Fabric, HostId, key};
 use crate::packet::{CONTROL, ECN_CAPABLE, Record, WHOLE};
 use crate::port::Health;
 use crate::violation::BadPacket;
-use crate::{DropReason, Forwarding, Host, Observer, Packet, PortId, Priorities, Span, Time, ViolationKind};
+use crate::{
+    DropReason, Forwarding, Host, Observer, Packet, PortId, Priorities, Span, Stamp, Time, ViolationKind,
+};
 
 impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     /// Serves `port`, for which a packet or pause frame now waits: at once, or as soon as the port is free.
@@ -118,11 +120,20 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             record.flags &= !WHOLE;
         }
         state.sent.add(record.bytes);
-        if kind.is_cut {
+        let (is_cut, rate, arrival) = (kind.is_cut, kind.rate, record.arrival);
+        if P::IS_STAMPED && state.switch != u32::MAX {
+            let sent_bytes = state.sent.bytes;
+            let queue_bytes = self.queue_bytes(PortId(port));
+            if let Some(packet) = self.store.packet_mut(index) {
+                packet.stamp(Stamp { queue_bytes, sent_bytes, rate, at: now });
+            }
+        }
+        let state = &mut self.ports[port as usize];
+        if is_cut {
             return self.cross(port, index);
         }
         if state.wire.is_empty() {
-            self.events.push(record.arrival, key(ARRIVE, port));
+            self.events.push(arrival, key(ARRIVE, port));
         }
         self.store.push_back(&mut state.wire, index);
     }

@@ -3,7 +3,7 @@
 use super::Shared;
 use crate::clock::Clock;
 use crate::company::Company;
-use crate::config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, LinkChoice, Sharing, WAKE_VARIABLE};
+use crate::config::{ADDRESS_VARIABLE, DeviceConfig, LinkChoice, Sharing, WAKE_VARIABLE};
 use crate::crowd::Crowd;
 use crate::engine::{Disturbed, Engine, Groups, Neighbours, Parts, Shm, Udp, Ways};
 use crate::error::OpenError;
@@ -25,7 +25,7 @@ use highwire_link::{
     Capture, CaptureFile, Ecn, Faulty, Link, OpenError as UdpError, UdpConfig, UdpLink, netdev_mtu_of,
     roce_mtu_bytes, secret_rng,
 };
-use highwire_rnic::{CongestionChoice, Rnic, RnicConfig, TransportConfig};
+use highwire_rnic::{Rnic, RnicConfig, TransportConfig};
 use highwire_shmem::{DoorbellBoard, Segment, SharedPool, WholeSegment, Window};
 use highwire_stdx::{Duration, Rng};
 use highwire_verbs::{Gid, Mtu};
@@ -257,7 +257,7 @@ fn random_loopback(rng: &mut Rng) -> IpAddr {
 }
 
 pub(super) fn udp_config(config: &DeviceConfig, ip: IpAddr) -> UdpConfig {
-    let ecn = if congestion_choice(config).uses_ecn() { Ecn::Capable0 } else { Ecn::NotCapable };
+    let ecn = if config.congestion.uses_ecn() { Ecn::Capable0 } else { Ecn::NotCapable };
     UdpConfig { ecn, ..UdpConfig::new(ip) }
 }
 
@@ -268,21 +268,11 @@ fn path_mtu(config: &DeviceConfig, ip: IpAddr) -> Result<Mtu, OpenError> {
     Mtu::ALL.into_iter().rfind(|mtu| mtu.bytes() <= at_most).ok_or(OpenError::MtuTooSmall(ip))
 }
 
-fn congestion_choice(config: &DeviceConfig) -> CongestionChoice {
-    match config.congestion {
-        Congestion::None => CongestionChoice::None,
-        Congestion::Dcqcn => CongestionChoice::Dcqcn,
-        Congestion::Timely => CongestionChoice::Timely,
-        Congestion::Aimd => CongestionChoice::Aimd,
-        Congestion::Dctcp => CongestionChoice::Dctcp,
-    }
-}
-
 /// The numbers of a shared address's queue pairs end in the process's part, as if it were one of 256 lanes.
 fn rnic_config(config: &DeviceConfig, gid: Gid, lane: u32, shard: u8) -> RnicConfig {
     let (lane, lanes) = if shard > 0 { (u32::from(shard), 256) } else { (lane, config.lanes) };
     let mut transport = TransportConfig {
-        congestion: congestion_choice(config),
+        congestion: config.congestion,
         // A polling host comes back every few microseconds, and must catch up on its schedule.
         pacing_burst: Duration::from_micros(50),
         ..TransportConfig::default()

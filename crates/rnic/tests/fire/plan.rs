@@ -157,14 +157,14 @@ impl Plan {
             ack_interval: *rng.pick(&[1, 4, 32]),
             credits: rng.chance(0.6),
             congestion: *rng.pick(&[
-                CongestionChoice::None,
-                CongestionChoice::None,
-                CongestionChoice::None,
-                CongestionChoice::Dcqcn,
-                CongestionChoice::DcqcnConnectx,
-                CongestionChoice::Timely,
-                CongestionChoice::Aimd,
-                CongestionChoice::Dctcp,
+                CongestionChoice::NONE,
+                CongestionChoice::NONE,
+                CongestionChoice::NONE,
+                CongestionChoice::DCQCN,
+                CongestionChoice::DCQCN_CONNECTX,
+                CongestionChoice::TIMELY,
+                CongestionChoice::AIMD,
+                CongestionChoice::DCTCP,
             ]),
             ..TransportConfig::default()
         };

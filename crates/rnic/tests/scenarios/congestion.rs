@@ -11,7 +11,7 @@ use std::rc::Rc;
 /// The WRITE packets that A sends in each of some spans of 200 µs, of which the first few are marked.
 fn packets_per_span(recovery: Recovery, marked_spans: u64, spans: usize) -> Vec<u64> {
     let mut setup = Setup::with(recovery);
-    setup.transport.congestion = CongestionChoice::Dcqcn;
+    setup.transport.congestion = CongestionChoice::DCQCN;
     setup.transport.irn.cap = 4096;
     setup.transport.go_back_n_window = 4096;
     let mut pair = Pair::new(setup);
@@ -63,7 +63,7 @@ fn nobody_is_notified_without_marks_and_datagrams_never_are() {
 #[test]
 fn a_paced_retransmission_waits_for_its_turn_and_for_no_timer() {
     let mut setup = Setup::with(Recovery::Irn);
-    setup.transport.congestion = CongestionChoice::Dcqcn;
+    setup.transport.congestion = CongestionChoice::DCQCN;
     let mut pair = Pair::new(setup);
     pair.drop_nth(A, &[2], |_| true);
     pair.post(A, 1, Operation::Write(pair.buffers[B].remote(0)), 0, 5 * 1024);
@@ -111,7 +111,7 @@ fn packets_under(
 fn dctcp_hears_of_marks_in_acknowledgements_and_not_by_notifications() {
     for recovery in RECOVERIES {
         let marked = |span| Verdict { mark: span == 0, ..Verdict::PASS };
-        let (counts, pair) = packets_under(recovery, CongestionChoice::Dctcp, 64, 6, marked);
+        let (counts, pair) = packets_under(recovery, CongestionChoice::DCTCP, 64, 6, marked);
         assert!(counts[0] < 64 * 2 + 20, "64 + 32 + 16 + … and then one in each: {counts:?}");
         assert!((1 + 20) * 20 / 2 <= counts[1] && counts[1] <= (3 + 22) * 20 / 2, "{counts:?}");
         assert!(counts[4] > 1_200, "nearly all of the window again: {counts:?}");
@@ -125,7 +125,7 @@ fn acknowledgements_echo_nothing_to_those_who_listen_to_notifications() {
         let echoes = Rc::new(RefCell::new(0));
         let copy = Rc::clone(&echoes);
         let mut setup = Setup::with(recovery);
-        setup.transport.congestion = CongestionChoice::Dcqcn;
+        setup.transport.congestion = CongestionChoice::DCQCN;
         let mut pair = Pair::new(setup);
         pair.rule(move |seen, _| {
             let is_cnp = seen.headers.bth.opcode == highwire_wire::Opcode::Cnp;
@@ -147,7 +147,7 @@ fn aimd_halves_its_window_at_a_loss() {
             sent += u64::from(span == 1);
             Verdict::drop_if(sent == 1 && span == 1)
         };
-        let (counts, pair) = packets_under(recovery, CongestionChoice::Aimd, 64, 6, lossy);
+        let (counts, pair) = packets_under(recovery, CongestionChoice::AIMD, 64, 6, lossy);
         assert_eq!(counts[0], 64 * 20);
         assert!(counts[1] < 64 + 51 * 20, "32 to 51 packets per round trip: {counts:?}");
         assert!(counts[3] > 62 * 20, "the window is whole again: {counts:?}");
@@ -165,7 +165,7 @@ fn timely_slows_down_while_round_trips_grow() {
             delay = if (1..3).contains(&span) { delay + 400 } else { 0 };
             Verdict::delay(Duration::from_nanos(delay))
         };
-        let (counts, pair) = packets_under(recovery, CongestionChoice::Timely, 512, 6, queueing);
+        let (counts, pair) = packets_under(recovery, CongestionChoice::TIMELY, 512, 6, queueing);
         assert!(counts[0] > 800, "40 Gb/s are 921 packets of 1086 bytes: {counts:?}");
         assert!(counts[2] < counts[0] / 4, "{counts:?}");
         assert_eq!(pair.count(A, Counter::Timeouts) + pair.count(B, Counter::CnpsSent), 0);

@@ -385,3 +385,52 @@ fn a_long_message_leaves_in_trains_and_never_stalls() {
         assert!(all_but_last.iter().all(|&packets| packets >= train_packets.min(32) as usize), "{trains:?}");
     }
 }
+
+/// When A's WRITE packets left, counted from its first PSN, if a repetition takes `delay` to come from memory.
+fn departures(delay: Duration, lost: &[usize]) -> Vec<(u32, u64)> {
+    let mut setup = Setup { psn: [0, 0], ..Setup::with(Recovery::Irn) };
+    setup.transport.irn.retransmission_delay = delay;
+    setup.transport.irn.cap = 16;
+    let mut pair = Pair::new(setup);
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let copy = Rc::clone(&log);
+    pair.rule(move |seen, _| {
+        if seen.from == A && is(Wire::Write)(seen) {
+            copy.borrow_mut().push((seen.headers.bth.psn.value(), seen.now.as_nanos()));
+        }
+        Verdict::PASS
+    });
+    pair.drop_nth(A, lost, is(Wire::Write));
+    pair.post(A, 1, Operation::Write(pair.buffers[B].remote(0)), 0, 20 * 1024);
+    pair.run();
+    assert_eq!(pair.outcomes(A), ["1 Success"]);
+    assert_eq!(pair.bytes(B, 0, 20 * 1024), pair.bytes(A, 0, 20 * 1024));
+    assert_eq!(pair.count(A, Counter::Timeouts), 0);
+    let log = log.borrow().clone();
+    log
+}
+
+/// IRN §6.3: a repetition leaves so much after it became the next one; a second one is fetched behind it, and new packets pass both.
+#[test]
+fn a_repetition_that_comes_from_memory_leaves_later_by_exactly_that_and_alone() {
+    let delay = Duration::from_nanos(2_000);
+    let lost = [3, 5];
+    let (at_once, fetched) = (departures(Duration::ZERO, &lost), departures(delay, &lost));
+    let again = |log: &[(u32, u64)]| -> Vec<(u32, u64)> {
+        let is_again = |at: &usize| log[..*at].iter().any(|(psn, _)| *psn == log[*at].0);
+        (0..log.len()).filter(is_again).map(|at| log[at]).collect()
+    };
+    let (before, after) = (again(&at_once), again(&fetched));
+    assert_eq!(before.iter().map(|(psn, _)| *psn).collect::<Vec<_>>(), [3, 5]);
+    assert_eq!(after, [(3, before[0].1 + 2_000), (5, before[0].1 + 4_000)]);
+    let first_times = |log: &[(u32, u64)]| {
+        let mut seen = Vec::new();
+        for (psn, at) in log {
+            if !seen.iter().any(|(other, _)| other == psn) {
+                seen.push((*psn, *at));
+            }
+        }
+        seen
+    };
+    assert_eq!(first_times(&at_once)[..16], first_times(&fetched)[..16], "the first window is the same");
+}

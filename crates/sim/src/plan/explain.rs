@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{PARAMETERS, Plan, Setting};
+use highwire_rnic::CongestionChoice;
+
+use super::{PARAMETERS, Plan, Setting, Unit};
 use crate::plan::Params;
 
 impl Plan {
@@ -88,7 +90,12 @@ pub(crate) fn settings(settings: &[Setting]) -> String {
 pub fn reference() -> String {
     let mut text = String::from("| parameter | default | values | what |\n|---|---|---|---|\n");
     for parameter in PARAMETERS {
-        let words = parameter.words.iter().map(|word| format!("`{word}`"));
+        let built_in = CongestionChoice::NAMED.iter().map(|choice| choice.name());
+        let words: Vec<&str> = match parameter.unit {
+            Unit::Congestion => built_in.collect(),
+            _ => parameter.words.to_vec(),
+        };
+        let words = words.iter().map(|word| format!("`{word}`"));
         let unit = Some(parameter.unit.example().to_owned()).filter(|example| !example.is_empty());
         let values = unit.into_iter().chain(words).collect::<Vec<_>>().join(", ");
         let _ = writeln!(

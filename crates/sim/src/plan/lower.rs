@@ -1,19 +1,21 @@
 //! From the parameters of a run to a [`Scenario`].
 
 use highwire_fabric::{
-    Balancing, Buffering, Ecn, HostId, LinkSpec, MarkWhen, NodeId, Pfc, Priorities, Rate, Service, Span,
-    Time, Topology,
+    Balancing, Buffering, Ecn, Forwarding, HostId, LinkSpec, MarkWhen, NodeId, Pfc, Priorities, Rate,
+    Rerouting, Service, Span, Time, Topology, Trimming,
 };
 
-use super::{Params, Plan, Run};
+use super::error::nearest;
+use super::{LinkFailure, Params, Plan, Run};
 use crate::scenario::{
-    AckPriority, Acks, Cap, Congestion, Entropy, GoBackN, HeaderBytes, Irn, LinkFault, LossRecovery, Network,
-    PartialAcks, PfcChoice, QueuePairs, Record, Scheme, Shape, Stop, Tcp, Transport, hungriest,
+    AckPriority, Acks, Cap, CongestionChoice, Entropy, GoBackN, HeaderBytes, Irn, LinkEvent, LinkFault,
+    LossRecovery, Network, PartialAcks, PfcChoice, QueuePairs, Record, Scheme, Shape, Stop, Tcp, Transport,
+    hungriest,
 };
 use crate::ways::longest_delay;
 use crate::workload::{
-    AllReduce, AllToAll, Ground, Incast, Permutation, Poisson, SizeDistribution, TRAFFIC, UNMEASURED,
-    Workload,
+    AllReduce, AllToAll, Ground, Incast, Permutation, Poisson, SizeDistribution, TRAFFIC, Trace,
+    TreeAllReduce, UNMEASURED, Workload,
 };
 use crate::{Flow, Scenario, ScenarioError};
 
@@ -58,7 +60,8 @@ fn bytes(params: &Params, name: &'static str) -> Result<u32, ScenarioError> {
     u32::try_from(bytes).map_err(|_| wrong(name, format!("{bytes} bytes are too many")))
 }
 
-pub(super) fn network(plan: &Plan, params: &Params) -> Result<(Network, Topology), ScenarioError> {
+/// Shape, rate and delay alone.
+fn bare(plan: &Plan, params: &Params) -> Result<Network, ScenarioError> {
     let trunk = params.rate("network.trunk_rate");
     let shape = match params.word("network.shape").unwrap_or_default() {
         "leaf-spine" => Shape::LeafSpine {
@@ -88,6 +91,15 @@ pub(super) fn network(plan: &Plan, params: &Params) -> Result<(Network, Topology
             params.span("network.delay").unwrap_or_default(),
         ),
     };
+    Ok(Network { shape, rate, delay, ..Network::default() })
+}
+
+/// The nodes and links of a run.
+pub(super) fn topology(plan: &Plan, params: &Params) -> Result<Topology, ScenarioError> {
+    bare(plan, params)?.topology()
+}
+
+pub(super) fn network(plan: &Plan, params: &Params) -> Result<(Network, Topology), ScenarioError> {
     let room = params.bytes("network.buffer").unwrap_or_default();
     let buffering = match params.word("network.switches") {
         Some("output-queued") => Buffering::OutputQueued {
@@ -105,9 +117,6 @@ pub(super) fn network(plan: &Plan, params: &Params) -> Result<(Network, Topology
     };
     let is_faulty = fault.bit_error_rate > 0.0 || fault.packet_loss > 0.0;
     let mut network = Network {
-        shape,
-        rate,
-        delay,
         buffering,
         service: match params.word("network.service") {
             Some("fifo") if matches!(buffering, Buffering::InputQueued { .. }) => Service::Fifo,
@@ -118,12 +127,94 @@ pub(super) fn network(plan: &Plan, params: &Params) -> Result<(Network, Topology
             _ => Balancing::Ecmp,
         },
         faults: if is_faulty { vec![fault] } else { Vec::new() },
-        ..Network::default()
+        trimming: trimming(params),
+        forwarding: match params.word("network.switching") {
+            Some("cut-through") => {
+                Forwarding::CutThrough { header_bytes: bytes(params, "network.cut_through_bytes")? }
+            }
+            _ => Forwarding::StoreAndForward,
+        },
+        telemetry: match params.word("network.telemetry") {
+            Some("off") => false,
+            _ => params.congestion().algorithm().telemetry,
+        } && params.word("transport.protocol") != Some("iwarp"),
+        rerouting: match params.word("network.rerouting") {
+            _ if plan.link_failures.is_empty() => Rerouting::None,
+            Some("local") => Rerouting::Local,
+            Some("global") => Rerouting::Global,
+            _ => Rerouting::None,
+        },
+        ..bare(plan, params)?
     };
     let topology = network.topology()?;
+    network.events = failures(plan, &topology).map_err(|(_, problem)| wrong("link_failures", problem))?;
     network.ecn = ecn(params, &topology);
     network.pfc = pfc(params, &network, &topology)?;
     Ok((network, topology))
+}
+
+/// The headers of trimmed packets have the priority above data, together with acknowledgements if these overtake data as well.
+fn trimming(params: &Params) -> Option<Trimming> {
+    params.flag("network.trimming").then(|| Trimming {
+        data_bytes_max: params.bytes("network.trim_above").unwrap_or(u64::MAX),
+        header_bytes_max: params.bytes("network.trim_headers").unwrap_or_default(),
+        header_priority: 1,
+    })
+}
+
+/// The links that fail and come back; or which of the plan's failures cannot be, and why.
+pub(super) fn failures(plan: &Plan, topology: &Topology) -> Result<Vec<LinkEvent>, (usize, String)> {
+    let mut events = Vec::new();
+    for (place, failure) in plan.link_failures.iter().enumerate() {
+        let node = |name: &str| {
+            let hosts = (0..topology.host_count()).map(NodeId::Host);
+            let mut nodes = hosts.chain((0..topology.switch_count()).map(NodeId::Switch));
+            nodes.find(|&node| topology.node_name(node) == name).ok_or_else(|| {
+                let hosts = (0..topology.host_count()).map(NodeId::Host);
+                let nodes = hosts.chain((0..topology.switch_count()).map(NodeId::Switch));
+                let names: Vec<&str> = nodes.map(|node| topology.node_name(node)).collect();
+                let near = nearest(name, names.iter().copied());
+                let near = near.map_or_else(
+                    || format!("there are `{}` to `{}`", names[0], names[names.len() - 1]),
+                    |near| format!("is it `{near}`?"),
+                );
+                (place, format!("no host or switch is called `{name}`; {near}"))
+            })
+        };
+        let ends = (node(&failure.from)?, node(&failure.to)?);
+        let links = topology.links().iter().enumerate().filter(|(_, link)| {
+            let (a, b) = (link.ends[0].0, link.ends[1].0);
+            (a, b) == ends || (b, a) == ends
+        });
+        let before = events.len();
+        for (link, _) in links {
+            let link = link as u32;
+            events.push(LinkEvent { at: Time::ZERO + failure.at, link, is_up: false });
+            if let Some(until) = failure.until {
+                events.push(LinkEvent { at: Time::ZERO + until, link, is_up: true });
+            }
+        }
+        if events.len() == before {
+            return Err((place, format!("no link joins `{}` and `{}`", failure.from, failure.to)));
+        }
+    }
+    // A link of which two failures overlap would come back too early.
+    for (place, failure) in plan.link_failures.iter().enumerate() {
+        let is_same = |other: &LinkFailure| {
+            (&other.from, &other.to) == (&failure.from, &failure.to)
+                || (&other.from, &other.to) == (&failure.to, &failure.from)
+        };
+        let overlaps = |other: &LinkFailure| {
+            is_same(other) && other.until.is_none_or(|until| failure.at <= until) && other.at <= failure.at
+        };
+        if plan.link_failures[..place].iter().any(overlaps)
+            || plan.link_failures[place + 1..].iter().any(|other| overlaps(other) && other.at < failure.at)
+        {
+            return Err((place, "the link is down already".into()));
+        }
+    }
+    events.sort_by_key(|event| (event.at, event.link, event.is_up));
+    Ok(events)
 }
 
 /// Thresholds that the congestion controls' papers name, in proportion to the rate of each port. Thresholds that the plan
@@ -133,12 +224,11 @@ fn ecn(params: &Params, topology: &Topology) -> Option<Ecn> {
     if !listens_to_marks(params) {
         return None;
     }
-    let wanted = match params.word("transport.congestion") {
-        Some("dcqcn") => Some(("red", 5_000, 200_000, 0.01)),
-        Some("dcqcn-connectx") => Some(("red", 160_000, 640_000, 0.2)),
-        Some("dctcp") => Some(("step", 120_000, 120_000, 1.0)),
-        _ => None,
-    };
+    let wanted = params
+        .congestion()
+        .algorithm()
+        .marking
+        .map(|m| (if m.is_step() { "step" } else { "red" }, m.min_bytes, m.max_bytes, m.probability));
     let kind = match params.word("network.ecn") {
         Some("off") => return None,
         Some("auto") | None => wanted?.0,
@@ -171,9 +261,7 @@ fn ecn(params: &Params, topology: &Topology) -> Option<Ecn> {
 
 /// Whether the congestion control reacts to marks. A TCP has its own, which does not.
 pub(super) fn listens_to_marks(params: &Params) -> bool {
-    let controls = ["dcqcn", "dcqcn-connectx", "dctcp"];
-    params.word("transport.protocol") != Some("iwarp")
-        && params.word("transport.congestion").is_some_and(|control| controls.contains(&control))
+    params.word("transport.protocol") != Some("iwarp") && params.congestion().uses_ecn()
 }
 
 fn pfc(params: &Params, network: &Network, topology: &Topology) -> Result<PfcChoice, ScenarioError> {
@@ -220,17 +308,7 @@ pub(super) fn scheme(
 ) -> Result<Scheme, ScenarioError> {
     let rto_high = rto_high(params, network, topology);
     let has_pfc = network.pfc != PfcChoice::Off;
-    let congestion = match params.word("transport.congestion").unwrap_or_default() {
-        "dcqcn" => Congestion::Dcqcn,
-        "dcqcn-connectx" => Congestion::DcqcnConnectx,
-        "timely" => Congestion::Timely,
-        "timely-scaled" => Congestion::TimelyScaled,
-        "timely-segments" => Congestion::TimelySegments,
-        "timely-backoff" => Congestion::TimelyBackoff,
-        "aimd" => Congestion::Aimd,
-        "dctcp" => Congestion::Dctcp,
-        _ => Congestion::None,
-    };
+    let congestion = params.congestion();
     let transport = match params.word("transport.protocol").unwrap_or_default() {
         "roce" => Transport::GoBackN(roce(params, congestion, has_pfc, rto_high)),
         "iwarp" => Transport::Tcp(iwarp(params, rto_high)?),
@@ -269,7 +347,8 @@ pub(super) fn ports_max(topology: &Topology) -> u64 {
 
 /// How many priorities share a buffer.
 pub(super) fn priorities(params: &Params) -> u64 {
-    if params.word("transport.ack_priority") == Some("above") { 2 } else { 1 }
+    let is_split = params.word("transport.ack_priority") == Some("above") || params.flag("network.trimming");
+    if is_split { 2 } else { 1 }
 }
 
 /// IRN §4.1: propagation there and back on the longest way, plus a switch whose inputs are all full and drain into one
@@ -306,8 +385,8 @@ fn slowest_ports(topology: &Topology) -> Vec<(u64, Rate)> {
     slowest.into_iter().zip(ports).filter_map(|(rate, ports)| Some((ports, rate?))).collect()
 }
 
-fn roce(params: &Params, congestion: Congestion, has_pfc: bool, rto_high: Span) -> GoBackN {
-    let needs_acks = !matches!(congestion, Congestion::None | Congestion::Dcqcn | Congestion::DcqcnConnectx);
+fn roce(params: &Params, congestion: CongestionChoice, has_pfc: bool, rto_high: Span) -> GoBackN {
+    let needs_acks = congestion.algorithm().hears_acks;
     let has_timeout = match params.word("transport.timeouts") {
         Some("on") => true,
         Some("off") => false,
@@ -356,6 +435,7 @@ fn irn(params: &Params, rto_high: Span) -> Result<Irn, ScenarioError> {
             _ => PartialAcks::Evident,
         },
         reordering_packets: small(params, "transport.reordering")?,
+        retransmission_delay: params.span("transport.retransmission_delay").unwrap_or_default(),
         ..Irn::default()
     })
 }
@@ -385,6 +465,12 @@ fn traffic(
     let span = |name| params.span(name).unwrap_or_default();
     let (warm_up, afterwards) = (span("workload.warm_up"), span("workload.afterwards"));
     let measured_end = Time::ZERO + warm_up + span("workload.duration");
+    if params.word("workload.pattern") == Some("trace") {
+        return Ok((
+            trace(plan, params)?.flows(topology).map_err(|e| wrong("workload.trace", e.to_string()))?,
+            Stop::WhenDone,
+        ));
+    }
     let workload = workload(plan, params, measured_end.since(Time::ZERO) + afterwards)?;
     let mut flows = workload.flows(&ground, seed).map_err(|e| wrong("workload", e.to_string()))?;
     if !matches!(workload, Workload::Poisson(_) | Workload::IncastAmong(..)) {
@@ -423,6 +509,9 @@ fn workload(plan: &Plan, params: &Params, duration: Span) -> Result<Workload, Sc
         "incast" => Workload::Incast(incast()?),
         "incast-among-poisson" => Workload::IncastAmong(incast()?, poisson()?),
         "all-reduce" => Workload::AllReduce(AllReduce { bytes: total }),
+        "tree-all-reduce" => {
+            Workload::TreeAllReduce(TreeAllReduce { bytes: total, parts: small(params, "workload.parts")? })
+        }
         "all-to-all" => Workload::AllToAll(AllToAll { bytes: total }),
         _ => Workload::Poisson(poisson()?),
     })
@@ -436,4 +525,12 @@ pub(super) fn sizes(plan: &Plan, params: &Params) -> Result<SizeDistribution, Sc
     let text =
         plan.source.files.get(name).ok_or_else(|| wrong("workload.sizes", format!("no file {name}")))?;
     SizeDistribution::parse(text).map_err(|error| wrong("workload.sizes", error.to_string()))
+}
+
+/// The flows that the plan's file lists.
+pub(super) fn trace(plan: &Plan, params: &Params) -> Result<Trace, ScenarioError> {
+    let name = params.word("workload.trace").unwrap_or_default();
+    let text = plan.source.files.get(name);
+    let text = text.ok_or_else(|| wrong("workload.trace", "a trace needs a file"))?;
+    Trace::parse(name, text).map_err(|error| wrong("workload.trace", error.to_string()))
 }

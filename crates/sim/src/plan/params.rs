@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use highwire_fabric::{Rate, Span};
+use highwire_rnic::CongestionChoice;
 
 use super::Setting;
 use super::error::nearest;
@@ -112,6 +113,12 @@ impl Params {
         }
     }
 
+    /// The congestion control.
+    pub(super) fn congestion(&self) -> CongestionChoice {
+        let name = self.word("transport.congestion").unwrap_or_default();
+        CongestionChoice::named(name).unwrap_or_default()
+    }
+
     pub(super) fn rate(&self, name: &str) -> Option<Rate> {
         match self.value(name) {
             Value::Rate(rate) => Some(*rate),
@@ -146,14 +153,15 @@ fn expected(parameter: &Parameter, raw: &Raw) -> String {
         Raw::Number(number) => number.to_string(),
         Raw::Text(text) => format!("\"{text}\""),
     };
-    let words: Vec<String> = parameter.words.iter().map(|word| format!("\"{word}\"")).collect();
+    let known = parameter.known_words();
+    let words: Vec<String> = known.iter().map(|word| format!("\"{word}\"")).collect();
     let choices = match (parameter.unit.example(), words.join(", ")) {
         ("", words) => format!("one of {words}"),
         (example, words) if words.is_empty() => example.to_string(),
         (example, words) => format!("{example}; or {words}"),
     };
     let near = match raw {
-        Raw::Text(text) => nearest(text, parameter.words.iter().copied()),
+        Raw::Text(text) => nearest(text, known.iter().copied()),
         _ => None,
     };
     match near {

@@ -11,10 +11,11 @@ use super::params::{self, Params};
 use super::schema::{PARAMETERS, index_of};
 use super::table::{Source, Table, raw, unknown};
 use super::{
-    Axis, Choice, Expectation, Filming, Origin, Plan, PlanError, Point, Quantity, Scheme, Setting, Value,
+    Axis, Choice, Expectation, Filming, LinkFailure, Origin, Plan, PlanError, Point, Quantity, Scheme,
+    Setting, Value,
 };
 use crate::report::Metric;
-use crate::workload::SizeDistribution;
+use crate::workload::{SizeDistribution, Trace};
 
 const SECTIONS: [&str; 3] = ["network", "transport", "workload"];
 
@@ -73,7 +74,7 @@ struct Reader<'l> {
 impl Reader<'_> {
     fn plan(&mut self, table: &Table<'_>) -> Result<Plan, PlanError> {
         let own = ["figure", "title", "claim", "seeds", "first_seed", "full", "scheme", "axis", "expect"];
-        table.only(&[&own[..], &["open", "film"], &SECTIONS].concat())?;
+        table.only(&[&own[..], &["open", "film", "link_failures"], &SECTIONS].concat())?;
         let mut base = Params::default();
         let mut seeds = table.whole("seeds")?.unwrap_or((SEEDS, 0..0));
         apply(&mut base, self.settings(table)?);
@@ -100,6 +101,7 @@ impl Reader<'_> {
             schemes: Vec::new(),
             axes: Vec::new(),
             expectations: Vec::new(),
+            link_failures: Vec::new(),
             choices: Vec::new(),
             film: None,
             source: Origin {
@@ -115,6 +117,9 @@ impl Reader<'_> {
             open.only(&["question", "choice"])?;
             let (question, answer) = (open.required("question")?.0.into(), open.required("choice")?.0.into());
             plan.choices.push(Choice { question, answer });
+        }
+        for failure in table.tables("link_failures")? {
+            plan.link_failures.push(link_failure(&failure)?);
         }
         for expect in table.tables("expect")? {
             plan.expectations.push(expectation(&expect, &plan)?);
@@ -185,6 +190,10 @@ impl Reader<'_> {
                     format!("{error}, and {near}")
                 })?;
                 SizeDistribution::parse(&text).map(drop).map_err(|error| format!("{name}: {error}"))
+            }
+            "workload.trace" if name != "none" => {
+                let text = self.load_file(name)?;
+                Trace::parse(name, &text).map(drop).map_err(|error| error.to_string())
             }
             "network.graph" if name != "none" => {
                 let text = self.load_file(name)?;
@@ -348,6 +357,25 @@ fn band(table: &Table<'_>) -> Result<(f64, f64), PlanError> {
             Err(table.source.error(span, "band", "says it all: leave out `at_least` and `at_most`"))
         }
     }
+}
+
+fn link_failure(table: &Table<'_>) -> Result<LinkFailure, PlanError> {
+    table.only(&["from", "to", "at", "until"])?;
+    let span = |key: &str| -> Result<Option<(Span, Range<usize>)>, PlanError> {
+        let Some((text, at)) = table.text(key)? else { return Ok(None) };
+        let wrong = || table.source.error(at.clone(), key, "expected a time, like \"50us\"");
+        Ok(Some((parse_span(text).ok_or_else(wrong)?, at)))
+    };
+    let Some((at, _)) = span("at")? else {
+        let problem = "is missing: add `at = \"1ms\"` here";
+        return Err(table.source.error(table.span.clone(), "at", problem));
+    };
+    let until = span("until")?;
+    if let Some((_, place)) = until.clone().filter(|(until, _)| *until <= at) {
+        return Err(table.source.error(place, "until", "it comes after `at`"));
+    }
+    let ((from, place), (to, _)) = (table.required("from")?, table.required("to")?);
+    Ok(LinkFailure { from: from.into(), to: to.into(), at, until: until.map(|(until, _)| until), place })
 }
 
 fn filming(table: &Table<'_>, plan: &Plan) -> Result<Filming, PlanError> {

@@ -14,7 +14,7 @@ use super::{PARAMETERS, Params, Plan, PlanError};
 use crate::ScenarioError;
 use crate::scenario::{Network, PfcChoice, Scheme, Transport, hungriest};
 use crate::ways::busiest_link;
-use highwire_fabric::{Buffering, HostId, LinkSpec, Pfc, Span, Topology};
+use highwire_fabric::{Buffering, HostId, LinkSpec, NodeId, Pfc, Span, Time, Topology};
 
 pub(crate) use usage::is_used;
 
@@ -141,6 +141,7 @@ impl Look<'_, '_> {
         }
         let (network, topology) = match lower::network(self.review.plan, self.params) {
             Ok(both) => both,
+            Err(ScenarioError::Value { field: "link_failures", .. }) => return self.impossible_failure(),
             Err(error) => return self.impossible(&error),
         };
         let scheme = match lower::scheme(self.params, &network, &topology) {
@@ -148,6 +149,8 @@ impl Look<'_, '_> {
             Err(error) => return self.impossible(&error),
         };
         self.buffers(&network, &topology, &scheme);
+        self.failures(&topology);
+        self.trimming(&network);
         self.losses(&network, &scheme);
         self.traffic(&topology);
     }
@@ -172,11 +175,79 @@ impl Look<'_, '_> {
         }
     }
 
+    /// A failure that names what is not there.
+    fn impossible_failure(&mut self) {
+        let Ok(topology) = lower::topology(self.review.plan, self.params) else { return };
+        let Err((place, problem)) = lower::failures(self.review.plan, &topology) else { return };
+        let place = self.review.plan.link_failures[place].place.clone();
+        self.review.add(true, Some(place), "link_failures", problem);
+    }
+
+    /// What failing links mean for the flows of a run.
+    fn failures(&mut self, topology: &Topology) {
+        let plan = self.review.plan;
+        if plan.link_failures.is_empty() {
+            if self.params.place("network.rerouting").is_some() {
+                self.odd(
+                    &["network.rerouting"],
+                    "nothing uses it here: no link fails; add `[[link_failures]]`",
+                );
+            }
+            return;
+        }
+        let hosts: BTreeSet<&str> =
+            (0..topology.host_count()).map(|host| topology.node_name(NodeId::Host(host))).collect();
+        let limit = self.params.span("workload.time_limit").unwrap_or_default();
+        for failure in &plan.link_failures {
+            let place = Some(failure.place.clone());
+            let end = [&failure.from, &failure.to].into_iter().find(|name| hosts.contains(name.as_str()));
+            if failure.at >= limit {
+                let problem = format!("it fails at {}, and the run ends at {limit}", failure.at);
+                self.review.add(false, place, "link_failures", problem);
+            } else if let (Some(host), None) = (end, failure.until) {
+                let problem = format!(
+                    "`{host}` has no other link, so flows from and to it never end after {}: add `until`",
+                    failure.at
+                );
+                self.review.add(false, place, "link_failures", problem);
+            }
+        }
+    }
+
+    fn trimming(&mut self, network: &Network) {
+        let Some(trimming) = network.trimming else { return };
+        if network.pfc != PfcChoice::Off {
+            let problem = "PFC drops nothing, so there is nothing to trim: use one of the two";
+            return self.wrong(&["network.trimming", "network.pfc"], problem);
+        }
+        if self.is("transport.protocol", "iwarp") {
+            let problem = "iWARP's TCP has no use for the headers of a segment";
+            return self.wrong(&["network.trimming", "transport.protocol"], problem);
+        }
+        let room = match network.buffering {
+            Buffering::InputQueued { input_bytes } => input_bytes,
+            Buffering::OutputQueued { pool_bytes, .. } => pool_bytes,
+        };
+        let packet = self.params.bytes("transport.mtu").unwrap_or_default() + 128;
+        if trimming.header_bytes_max.saturating_add(packet) > room {
+            let problem = format!("a buffer of {room} bytes that keeps so much for headers holds no packet");
+            return self.wrong(&["network.trim_headers", "network.buffer", "network.trimming"], problem);
+        }
+        if self.params.bytes("network.trim_above").is_some_and(|bytes| bytes < packet) {
+            self.odd(&["network.trim_above"], "every packet that waits is trimmed: not even one fits");
+        }
+    }
+
     fn transport(&mut self) {
         let is_tcp = self.is("transport.protocol", "iwarp");
         if is_tcp && !self.is("transport.congestion", "none") {
             let problem = "iWARP's TCP has a congestion control of its own: leave this at \"none\"";
             self.wrong(&["transport.congestion", "transport.protocol"], problem);
+        }
+        if self.is("network.telemetry", "off") && usage::is_used("network.telemetry", self.params) {
+            let problem =
+                "the congestion control listens to what switches write into packets, and they write nothing";
+            self.odd(&["network.telemetry"], problem);
         }
         if self.is("network.ecn", "off") && listens_to_marks(self.params) {
             self.odd(&["network.ecn"], "the congestion control listens to marks, and there will be none");
@@ -244,7 +315,7 @@ impl Look<'_, '_> {
 
     fn losses(&mut self, network: &Network, scheme: &Scheme) {
         let has_none = matches!(&scheme.transport, Transport::GoBackN(roce) if roce.timeout.is_none());
-        if !network.faults.is_empty() && has_none {
+        if !(network.faults.is_empty() && network.events.is_empty()) && has_none {
             self.odd(
                 &["network.packet_loss", "network.bit_error_rate", "transport.timeouts"],
                 "RoCE over PFC has no timeouts, so a flow that loses its last packet or an acknowledgement never ends: \
@@ -260,6 +331,9 @@ impl Look<'_, '_> {
             (["poisson", "incast-among-poisson"].contains(&pattern), pattern.starts_with("incast"));
         let hosts = topology.host_count();
         let limit = span("workload.time_limit");
+        if pattern == "trace" {
+            return self.trace(topology, limit);
+        }
         let measured = span("workload.warm_up") + span("workload.duration");
         let (afterwards, start) = (span("workload.afterwards"), span("workload.start"));
         if is_random {
@@ -288,6 +362,24 @@ impl Look<'_, '_> {
         }
     }
 
+    fn trace(&mut self, topology: &Topology, limit: Span) {
+        let trace = match lower::trace(self.review.plan, self.params) {
+            Ok(trace) => trace,
+            Err(ScenarioError::Value { problem, .. }) => {
+                return self.wrong(&["workload.trace", "workload.pattern"], problem);
+            }
+            Err(error) => return self.impossible(&error),
+        };
+        if let Err(error) = trace.flows(topology) {
+            return self.wrong(&["workload.trace"], error.to_string());
+        }
+        let last = trace.last_start();
+        if last >= Time::ZERO + limit {
+            let problem = format!("its last flow starts at {last}, and the run ends at {limit}");
+            self.wrong(&["workload.trace", "workload.time_limit"], problem);
+        }
+    }
+
     fn incast(&mut self, hosts: u32) {
         let count = |name| self.params.count(name).unwrap_or_default();
         let (senders, receiver) = (count("workload.senders"), count("workload.receiver"));
@@ -313,6 +405,10 @@ impl Look<'_, '_> {
             }
             "all-to-all" => (hosts * (hosts - 1), hosts - 1),
             "all-reduce" => (2 * hosts * (hosts - 1), hosts),
+            "tree-all-reduce" => {
+                let parts = count("workload.parts");
+                (parts.saturating_mul(2 * (hosts - 1)), parts)
+            }
             "permutation" => (hosts, 1),
             _ => return,
         };

@@ -1,6 +1,8 @@
 //! Every parameter that a plan can set: one row each. Reading, checking, explaining, the columns of tables and the reference in
 //! `docs/experiments.md` follow from it.
 
+use highwire_rnic::CongestionChoice;
+
 use super::value::Unit;
 
 /// One parameter.
@@ -18,6 +20,16 @@ pub struct Parameter {
     pub about: &'static str,
 }
 
+impl Parameter {
+    /// Every word that is a value now: those of its own, and the names of the congestion controls that are known.
+    pub(super) fn known_words(&self) -> Vec<&'static str> {
+        match self.unit {
+            Unit::Congestion => CongestionChoice::all().map(CongestionChoice::name).collect(),
+            _ => self.words.to_vec(),
+        }
+    }
+}
+
 const fn p(
     name: &'static str,
     unit: Unit,
@@ -29,8 +41,16 @@ const fn p(
 }
 
 /// The patterns of traffic that there are.
-const PATTERNS: &[&str] =
-    &["poisson", "permutation", "incast", "incast-among-poisson", "all-reduce", "all-to-all"];
+const PATTERNS: &[&str] = &[
+    "poisson",
+    "permutation",
+    "incast",
+    "incast-among-poisson",
+    "all-reduce",
+    "tree-all-reduce",
+    "all-to-all",
+    "trace",
+];
 
 /// Every parameter, by section.
 #[rustfmt::skip]
@@ -59,11 +79,18 @@ pub const PARAMETERS: &[Parameter] = &[
     p("network.ecn_max", Unit::Bytes, &["auto"], "auto", "red: above it all are marked"),
     p("network.ecn_probability", Unit::Number, &["auto"], "auto", "red: the probability just below ecn_max"),
     p("network.ecn_when", Unit::Words, &["joining", "leaving"], "joining", "at which end of a queue packets are marked"),
+    p("network.telemetry", Unit::Words, &["auto", "off"], "auto", "whether switches write into data packets how much waits and how much they have sent; auto: if the congestion control wants it"),
+    p("network.trimming", Unit::Flag, &[], "false", "a packet without room is cut to its headers, which overtake data; irn and roce"),
+    p("network.trim_above", Unit::Bytes, &["auto"], "auto", "trimming: an output with more waiting data than this cuts packets; auto: only where a buffer has no room"),
+    p("network.trim_headers", Unit::Bytes, &[], "20KB", "trimming: how many bytes of headers may wait for an output; every buffer keeps so much room for them"),
+    p("network.switching", Unit::Words, &["store-and-forward", "cut-through"], "store-and-forward", "when a switch passes a packet on: when all of it has come, or when its first bytes have"),
+    p("network.cut_through_bytes", Unit::Bytes, &[], "64B", "cut-through: how many bytes a switch must have seen"),
+    p("network.rerouting", Unit::Words, &["none", "local", "global"], "none", "what switches do about a link that is down: nothing, avoid it where it begins, or compute all ways anew"),
     p("network.balancing", Unit::Words, &["ecmp", "spray"], "ecmp", "how a switch picks among equally short ways: per flow or per packet"),
     p("network.packet_loss", Unit::Number, &[], "0", "the probability that a link loses a packet"),
     p("network.bit_error_rate", Unit::Number, &[], "0", "the probability that a bit is wrong"),
     p("transport.protocol", Unit::Words, &["irn", "roce", "iwarp"], "irn", "IRN; go-back-N as RoCE cards have it; iWARP's TCP"),
-    p("transport.congestion", Unit::Words, &["none", "dcqcn", "dcqcn-connectx", "timely", "timely-scaled", "timely-segments", "timely-backoff", "aimd", "dctcp"], "none", "congestion control (iWARP has TCP's own)"),
+    p("transport.congestion", Unit::Congestion, &[], "none", "congestion control (iWARP has TCP's own)"),
     p("transport.mtu", Unit::Bytes, &[], "1024B", "payload of a full packet: 256, 512, 1024, 2048 or 4096 bytes"),
     p("transport.loss_recovery", Unit::Words, &["sack", "no-sack", "go-back-n"], "sack", "irn: what a sender repeats"),
     p("transport.cap", Unit::Count, &["bdp", "unlimited"], "bdp", "irn: most packets in flight"),
@@ -72,6 +99,7 @@ pub const PARAMETERS: &[Parameter] = &[
     p("transport.computed_rto", Unit::Flag, &[], "false", "irn: timeouts from measured round trips, as TCP's, in the place of rto_low and rto_high"),
     p("transport.sack_restarts_timer", Unit::Flag, &[], "true", "irn: whether a selective acknowledgement restarts the timer, as a cumulative one does; the paper does not say (docs/sim.md)"),
     p("transport.partial_acks", Unit::Words, &["never", "evident", "hardware"], "evident", "irn: when an acknowledgement that stops at a packet sent before the last repetition repeats that packet: never; if there is evidence that it was lost; always, as the authors' hardware code does"),
+    p("transport.retransmission_delay", Unit::Span, &[], "0us", "irn: how long a packet that is to be repeated takes to come from the host's memory, one after another; new packets do not wait for it"),
     p("transport.reordering", Unit::Count, &[], "0", "irn: a packet counts as lost when one has arrived that is more than so many packets later"),
     p("transport.rto_high", Unit::Span, &["auto"], "auto", "the timeout otherwise; auto: propagation there and back plus one congested switch, up to a multiple of 20 us; longest ways, slowest outputs"),
     p("transport.rto_high_factor", Unit::Number, &[], "1", "times rto_high"),
@@ -100,6 +128,8 @@ pub const PARAMETERS: &[Parameter] = &[
     p("workload.receiver", Unit::Count, &[], "0", "incast: the host that asked"),
     p("workload.connections", Unit::Count, &[], "1", "incast: flows per sender"),
     p("workload.start", Unit::Span, &[], "0us", "incast: when it begins"),
+    p("workload.parts", Unit::Count, &[], "1", "tree-all-reduce: into how many parts, one behind another, each vector is cut"),
+    p("workload.trace", Unit::File, &["none"], "none", "trace: a CSV file with the columns start, source, destination, size and perhaps after (docs/experiments.md)"),
     p("workload.time_limit", Unit::Span, &[], "10s", "a run that has not ended by then ends with an error"),
 ];
 

@@ -45,6 +45,7 @@ const ALL: &[Shipped] = plans![
     "irn/sweep-duration.toml",
     "irn/partial-acks.toml",
     "irn/open-choices.toml",
+    "irn/overheads.toml",
 ];
 
 /// Every plan that comes with the program, in the order of the paper.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use highwire_fabric::{Rate, Span, parse_rate, parse_span};
+use highwire_rnic::CongestionChoice;
 
 /// A value.
 #[derive(Clone, PartialEq, Debug)]
@@ -42,6 +43,8 @@ pub enum Unit {
     Rate,
     /// A file beside the plan.
     File,
+    /// A congestion control.
+    Congestion,
 }
 
 impl Unit {
@@ -56,6 +59,7 @@ impl Unit {
             Unit::Span => "a time, like \"2us\" or \"1.5ms\"",
             Unit::Rate => "a rate, like \"40Gbps\"",
             Unit::File => "the name of a file beside the plan",
+            Unit::Congestion => "",
         }
     }
 
@@ -66,6 +70,7 @@ impl Unit {
             Unit::Span => parse_span(text).map(Value::Span),
             Unit::Rate => parse_rate(text).map(Value::Rate),
             Unit::File => Some(Value::Word(text.into())),
+            Unit::Congestion => CongestionChoice::named(text).map(|choice| Value::Word(choice.name().into())),
             Unit::Words | Unit::Flag | Unit::Count | Unit::Number => None,
         }
     }

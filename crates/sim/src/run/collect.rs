@@ -7,6 +7,7 @@ use super::{Run, port_names};
 use crate::host::Engine;
 use crate::ledger::{Receive, Send};
 use crate::scenario::{Flow, Stop};
+use crate::stamped::Wire;
 use crate::world::World;
 use crate::{FlowId, FlowRecord, GroupRecord, Outcome, PortRecord, Totals};
 
@@ -36,7 +37,7 @@ pub(crate) fn flow_record(
     }
 }
 
-impl Run<'_> {
+impl<W: Wire> Run<'_, W> {
     pub(super) fn outcome(self) -> Outcome {
         let flows: Vec<FlowRecord> = (0..self.world.flows.len() as u32).map(|f| self.flow(f)).collect();
         let groups = self.groups(&flows);

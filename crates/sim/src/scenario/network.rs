@@ -29,6 +29,10 @@ pub struct Network {
     pub ecn: Option<Ecn>,
     /// Trimming.
     pub trimming: Option<Trimming>,
+    /// When a switch passes a packet on.
+    pub forwarding: Forwarding,
+    /// Whether switches write into data packets what they see, for congestion controls that want it.
+    pub telemetry: bool,
     /// How a switch picks among equally short ways.
     pub balancing: Balancing,
     /// What a switch does about a dead link.
@@ -126,6 +130,8 @@ impl Default for Network {
             pfc: PfcChoice::Off,
             ecn: None,
             trimming: None,
+            forwarding: Forwarding::StoreAndForward,
+            telemetry: false,
             balancing: Balancing::Ecmp,
             rerouting: Rerouting::None,
             events: Vec::new(),
@@ -205,7 +211,7 @@ impl Network {
             pfc,
             ecn: self.ecn,
             trimming: self.trimming,
-            forwarding: Forwarding::StoreAndForward,
+            forwarding: self.forwarding,
             balancing: self.balancing,
             rerouting: self.rerouting,
         })

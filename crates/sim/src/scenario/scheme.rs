@@ -1,6 +1,7 @@
 //! The hosts' scheme: transport, congestion control, header sizes.
 
 use highwire_fabric::Span;
+use highwire_rnic::CongestionChoice;
 use serde::{Deserialize, Serialize};
 
 /// The scheme of every host.
@@ -9,8 +10,9 @@ use serde::{Deserialize, Serialize};
 pub struct Scheme {
     /// How losses are repaired, and how much may be in flight.
     pub transport: Transport,
-    /// How rates and windows follow congestion.
-    pub congestion: Congestion,
+    /// How rates and windows follow congestion: an algorithm by its name.
+    #[serde(with = "by_name")]
+    pub congestion: CongestionChoice,
     /// Payload of a full packet: 256, 512, 1024, 2048 or 4096.
     pub mtu_bytes: u32,
     /// Bytes of a packet on a link besides its payload.
@@ -72,6 +74,8 @@ pub struct Irn {
     pub partial_acks: PartialAcks,
     /// A packet counts as lost when one has arrived that is more than so many packets later.
     pub reordering_packets: u32,
+    /// How long a packet that is to be resent takes to come from the host's memory (IRN §6.3).
+    pub retransmission_delay: Span,
     /// How long an acknowledgement that the requester did not ask for may wait; zero: one per packet, as in the paper.
     pub ack_delay: Span,
 }
@@ -159,31 +163,6 @@ pub struct Tcp {
     pub window_max: Option<u32>,
 }
 
-/// How rates and windows follow congestion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Congestion {
-    /// Line rate, always.
-    #[default]
-    None,
-    /// DCQCN with its paper's parameters.
-    Dcqcn,
-    /// DCQCN in the style of ConnectX firmware.
-    DcqcnConnectx,
-    /// Timely with its paper's parameters.
-    Timely,
-    /// Timely with a step that grows with the link.
-    TimelyScaled,
-    /// Timely with an update per 16 packets instead of per round trip.
-    TimelySegments,
-    /// Timely that also halves its rate at losses (IRN §4.3, question 1).
-    TimelyBackoff,
-    /// Additive increase, multiplicative decrease on a window.
-    Aimd,
-    /// DCTCP's window on IRN or go-back-N.
-    Dctcp,
-}
-
 /// Bytes of a packet on a link besides its payload: Ethernet with FCS 18, IPv4 20, UDP 8, then RoCE's headers
 /// and ICRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -225,7 +204,7 @@ impl Default for Scheme {
     fn default() -> Scheme {
         Scheme {
             transport: Transport::Irn(Irn::default()),
-            congestion: Congestion::None,
+            congestion: CongestionChoice::NONE,
             mtu_bytes: 1024,
             headers: HeaderBytes::default(),
             queue_pairs: QueuePairs::PerFlow,
@@ -249,6 +228,7 @@ impl Default for Irn {
             recovery: LossRecovery::SelectiveRepeat,
             partial_acks: PartialAcks::Evident,
             reordering_packets: 0,
+            retransmission_delay: Span::ZERO,
             ack_delay: Span::ZERO,
         }
     }
@@ -288,5 +268,19 @@ impl Default for HeaderBytes {
     /// The paper's model: 62 bytes per data packet.
     fn default() -> HeaderBytes {
         HeaderBytes { is_encoded: false, extra: 0, gap: 0 }
+    }
+}
+
+/// An algorithm as its name.
+mod by_name {
+    use highwire_rnic::CongestionChoice;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(choice: &CongestionChoice, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(choice.name())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<CongestionChoice, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }

@@ -14,6 +14,17 @@ pub struct AllReduce {
     pub bytes: u64,
 }
 
+/// An all-reduce over a binary tree of hosts: each vector travels up to host 0, which has the sum then, and the sum travels down. Host `i`
+/// has the hosts `2i + 1` and `2i + 2` below it. A vector may be cut into parts, which follow each other, so that all levels of the
+/// tree work at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreeAllReduce {
+    /// Each host's vector.
+    pub bytes: u64,
+    /// How many parts it has.
+    pub parts: u32,
+}
+
 /// Every host sends an equal part of its data to every other, all at once; each begins with its neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AllToAll {
@@ -36,6 +47,41 @@ impl AllReduce {
             })
         });
         Ok(flows.collect())
+    }
+}
+
+impl TreeAllReduce {
+    pub(super) fn flows(&self, ground: &Ground<'_>) -> Result<Vec<Flow>, WorkloadError> {
+        let (hosts, parts) = (ground.hosts(), self.parts.max(1));
+        if self.bytes < u64::from(parts) {
+            return Err(WorkloadError::NothingToSend);
+        }
+        let bytes = self.bytes.div_ceil(u64::from(parts));
+        // Per part, one flow up and one down for each host but the root, which is host 0.
+        let edges = hosts - 1;
+        let up = |part: u32, host: u32| FlowId(part * 2 * edges + host - 1);
+        let down = |part: u32, host: u32| FlowId(part * 2 * edges + edges + host - 1);
+        let below = |host: u32| [2 * host + 1, 2 * host + 2].into_iter().filter(move |&child| child < hosts);
+        let mut flows = Vec::new();
+        for part in 0..parts {
+            let behind = |flow: FlowId| (part > 0).then_some(FlowId(flow.0.wrapping_sub(2 * edges)));
+            for host in 1..hosts {
+                // What it adds to has come from below, and the part before has gone.
+                let mut after: Vec<FlowId> = below(host).map(|child| up(part, child)).collect();
+                after.extend(behind(up(part, host)));
+                flows.push(Flow { after, ..request(host, (host - 1) / 2, bytes) });
+            }
+            for host in 1..hosts {
+                let parent = (host - 1) / 2;
+                let mut after: Vec<FlowId> = match parent {
+                    0 => below(0).map(|child| up(part, child)).collect(),
+                    parent => vec![down(part, parent)],
+                };
+                after.extend(behind(down(part, host)));
+                flows.push(Flow { after, ..request(parent, host, bytes) });
+            }
+        }
+        Ok(flows)
     }
 }
 
@@ -73,6 +119,38 @@ mod tests {
                 assert_eq!(flows[before.0 as usize].destination, flow.source);
             } else {
                 assert!(index < 54);
+            }
+        }
+    }
+
+    /// Every host's vector reaches the root, and the sum every host: no flow leaves before what it is made of has come, and parts
+    /// keep their order.
+    #[test]
+    fn a_tree_adds_up_before_it_tells() {
+        for parts in [1, 4] {
+            let flows = TreeAllReduce { bytes: 8_000, parts }.flows(&GROUND).expect("it fits");
+            assert_eq!(flows.len(), 2 * 53 * parts as usize);
+            for part in flows.chunks(2 * 53) {
+                let (ups, downs) = part.split_at(53);
+                for (flow, host) in ups.iter().zip(1..) {
+                    assert_eq!((flow.source.0, flow.bytes), (host, 8_000 / u64::from(parts)));
+                    let from_below = ups.iter().filter(|other| other.destination == flow.source).count();
+                    let waits = flow.after.iter().filter(|f| flows[f.0 as usize].destination == flow.source);
+                    assert_eq!(waits.count(), from_below, "host {host}");
+                }
+                for flow in downs {
+                    assert!(flow.after.iter().any(|f| flows[f.0 as usize].destination == flow.source));
+                }
+                let mut told: Vec<u32> = downs.iter().map(|flow| flow.destination.0).collect();
+                told.sort_unstable();
+                assert_eq!(told, (1..54).collect::<Vec<_>>());
+            }
+            for flow in &flows {
+                let knows = |f: &FlowId| {
+                    let other = &flows[f.0 as usize];
+                    other.source == flow.source || other.destination == flow.source
+                };
+                assert!(flow.after.iter().all(knows));
             }
         }
     }

@@ -5,7 +5,7 @@
 //! says no more than "TCP's AIMD", so these are our choices.
 
 use super::window::PacketWindow;
-use super::{AckSample, CongestionControl, Fraction, LossKind};
+use super::{AckSample, Algorithm, CongestionControl, Fraction, LossKind, Start};
 use highwire_stdx::Instant;
 
 /// The constants of AIMD.
@@ -27,6 +27,14 @@ impl AimdParameters {
         AimdParameters { window_initial: bdp, window_min: 1, window_max: max, decrease: Fraction::new(1, 2) }
     }
 }
+
+/// AIMD with TCP's values.
+pub(super) static TCP: Algorithm = Algorithm {
+    hears_acks: true,
+    ..Algorithm::new("aimd", "TCP's additive increase and multiplicative decrease", &|start: &Start| {
+        Some(Box::new(Aimd::new(AimdParameters::tcp(start.bdp_packets, start.window_max))))
+    })
+};
 
 /// One flow's window.
 #[derive(Clone, Debug)]
@@ -66,7 +74,7 @@ impl CongestionControl for Aimd {
     fn on_loss(&mut self, _now: Instant, kind: LossKind) {
         // Packets in flight at a cut left before it, so their losses do not cut again. After a timeout none
         // of them is in flight any more.
-        if self.deaf_for > 0 && kind == LossKind::Nack {
+        if self.deaf_for > 0 && kind != LossKind::Timeout {
             return;
         }
         self.deaf_for = self.window.packets();

@@ -7,7 +7,7 @@
 //! Invariants: `min_rate <= rate <= target <= line_rate`; the increase timer runs exactly while `rate` is below `line_rate`.
 
 use super::fixed::{min_rate, share};
-use super::{CongestionControl, Fraction, Rate};
+use super::{Algorithm, CongestionControl, Fraction, Marking, Marks, Rate, Start};
 use highwire_stdx::{Duration, Instant};
 
 /// The constants of DCQCN, under the names of its paper where it has some.
@@ -82,6 +82,24 @@ impl DcqcnParameters {
         }
     }
 }
+
+/// DCQCN with its paper's parameters.
+pub(super) static PAPER: Algorithm = Algorithm {
+    marks: Marks::Cnps,
+    marking: Some(Marking::red(5_000, 200_000, 0.01)),
+    ..Algorithm::new("dcqcn", "DCQCN with its paper's parameters", &|start: &Start| {
+        Some(Box::new(Dcqcn::paper(start.line_rate)))
+    })
+};
+
+/// DCQCN with parameters in the style of ConnectX firmware.
+pub(super) static CONNECTX: Algorithm = Algorithm {
+    marks: Marks::Cnps,
+    marking: Some(Marking::red(160_000, 640_000, 0.2)),
+    ..Algorithm::new("dcqcn-connectx", "DCQCN with the parameters of ConnectX firmware", &|start: &Start| {
+        Some(Box::new(Dcqcn::connectx(start.line_rate)))
+    })
+};
 
 /// One flow's reaction point.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@
 //! about its DCTCP.
 
 use super::window::PacketWindow;
-use super::{AckSample, CongestionControl, Fraction, LossKind};
+use super::{AckSample, Algorithm, CongestionControl, Fraction, LossKind, Marking, Marks, Start};
 use highwire_stdx::Instant;
 
 /// The constants of DCTCP.
@@ -39,6 +39,16 @@ impl DctcpParameters {
         }
     }
 }
+
+/// DCTCP with the usual values.
+pub(super) static USUAL: Algorithm = Algorithm {
+    marks: Marks::Echoes,
+    marking: Some(Marking::step(120_000)),
+    hears_acks: true,
+    ..Algorithm::new("dctcp", "DCTCP with the usual values", &|start: &Start| {
+        Some(Box::new(Dctcp::new(DctcpParameters::usual(start.bdp_packets, start.window_max))))
+    })
+};
 
 /// One flow's window.
 #[derive(Clone, Debug)]

@@ -39,13 +39,13 @@ impl Rate {
 
     /// `self + step * times`, at most `max`.
     #[must_use]
-    pub(super) fn raised(self, step: Rate, times: u64, max: Rate) -> Rate {
+    pub fn raised(self, step: Rate, times: u64, max: Rate) -> Rate {
         Rate(self.0.saturating_add(step.0.saturating_mul(times)).min(max.0))
     }
 
     /// `self * (1 - fraction)`, rounded down, at least `min`.
     #[must_use]
-    pub(super) fn reduced_by(self, fraction: Fraction, min: Rate) -> Rate {
+    pub fn reduced_by(self, fraction: Fraction, min: Rate) -> Rate {
         Rate(fraction.complement().of(self.0).max(min.0))
     }
 }
@@ -82,7 +82,7 @@ impl Fraction {
     }
 
     /// `numerator / denominator`, rounded down, and one where it exceeds that.
-    pub(super) const fn ratio(numerator: u64, denominator: u64) -> Fraction {
+    pub const fn ratio(numerator: u64, denominator: u64) -> Fraction {
         if numerator >= denominator {
             return Fraction::ONE;
         }

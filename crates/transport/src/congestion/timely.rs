@@ -7,7 +7,7 @@
 //! The paper updates when a segment of 16 to 64 KB completes; models of it (Zhu and others, CoNEXT 2016) at most once per round
 //! trip. Both are here. Invariant: `min_rate <= rate <= line_rate`.
 
-use super::{AckSample, CongestionControl, Fraction, LossKind, Rate, fixed};
+use super::{AckSample, Algorithm, CongestionControl, Fraction, LossKind, Rate, Start, fixed};
 use highwire_stdx::{Duration, Instant};
 
 /// The constants of Timely, under the names of its paper where it has some.
@@ -79,6 +79,37 @@ impl TimelyParameters {
     pub const fn with_backoff_on_loss(self) -> TimelyParameters {
         TimelyParameters { loss_cut: Fraction::new(1, 2), ..self }
     }
+}
+
+/// Timely with its paper's parameters.
+pub(super) static PAPER: Algorithm = named("timely", "Timely with its paper's parameters", &|start| {
+    Some(Box::new(Timely::new(TimelyParameters::paper(start.line_rate))))
+});
+
+/// Timely with a step that grows with the link.
+pub(super) static SCALED: Algorithm =
+    named("timely-scaled", "Timely with a step that grows with the link", &|start| {
+        Some(Box::new(Timely::new(TimelyParameters::scaled(start.line_rate))))
+    });
+
+/// Timely with an update per 16 packets, its paper's smallest segment.
+pub(super) static SEGMENTS: Algorithm =
+    named("timely-segments", "Timely with an update per 16 packets", &|start| {
+        Some(Box::new(Timely::new(TimelyParameters::paper(start.line_rate).with_segments(16))))
+    });
+
+/// Timely that also halves its rate at losses.
+pub(super) static BACKOFF: Algorithm =
+    named("timely-backoff", "Timely that halves its rate at losses", &|start| {
+        Some(Box::new(Timely::new(TimelyParameters::paper(start.line_rate).with_backoff_on_loss())))
+    });
+
+const fn named(
+    name: &'static str,
+    about: &'static str,
+    start: &'static (dyn Fn(&Start) -> Option<Box<dyn CongestionControl>> + Send + Sync),
+) -> Algorithm {
+    Algorithm { hears_acks: true, ..Algorithm::new(name, about, start) }
 }
 
 /// The smoothed difference of round trips counts in units of 2^-8 ns, so that small trends survive its averaging.

@@ -56,6 +56,9 @@ pub struct IrnConfig {
     /// How far packets may overtake each other on their way: a packet counts as lost when one has arrived that is more than so
     /// many packets later. Zero, as in the paper, for networks that keep the order of a flow's packets.
     pub reordering_packets: u32,
+    /// How long a packet that is to be resent takes to come from the host's memory: it leaves so long after it became the next one to
+    /// be resent (IRN §6.3). New packets do not wait for it.
+    pub retransmission_delay: Duration,
 }
 
 impl IrnConfig {
@@ -118,6 +121,7 @@ impl Default for IrnConfig {
             recovery: LossRecovery::SelectiveRepeat,
             partial_acks: PartialAcks::Evident,
             reordering_packets: 0,
+            retransmission_delay: Duration::ZERO,
         }
     }
 }

@@ -44,6 +44,10 @@ fn play(window: &mut SenderWindow, origin: Psn, event: &str) -> String {
             let (cumulative, high) = (origin.add(number()), origin.add(number()));
             brought(window.on_nack(cumulative, high, number()))
         }
+        "trimmed" => {
+            let (cumulative, psn) = (origin.add(number()), origin.add(number()));
+            brought(window.on_trimmed(cumulative, psn))
+        }
         "arm" => format!("{:?}; ", window.arm_timeout()),
         "timeout" => format!("{:?}; ", window.on_timeout()),
         other => panic!("no event is called {other}"),
@@ -553,5 +557,89 @@ fn partial_acknowledgements_repeat_a_packet_never_on_evidence_or_always() {
         "ack 5            -> +5; 5..12 | recovery to 7 | resend 5
         resend           -> resent [5]; 5..12 | recovery to 11 | search after 5
         ack 9            -> +4; 9..12 | recovery to 11 | resend 9",
+    );
+}
+
+/// The rule of the authors' hardware read word by word: in recovery, an acknowledgement that moves the front to a packet which was not
+/// repeated yet repeats that packet, whatever is known of it. After one repetition in vain (5, whose acknowledgement was under way) each
+/// acknowledgement founds the next one: packets 9 to 12 were lost by nobody, and each leaves twice. With evidence asked for, none does.
+#[test]
+fn after_a_repetition_in_vain_the_hardware_repeats_each_packet_and_evidence_ends_it() {
+    let begin = "
+        send 8           -> sent 8; 0..8
+        nack 0 2         -> +0 sack 1 loss; 0..8 sacked 2 | resend 0
+        resend 2         -> resent [0, 1]; 0..8 sacked 2 | recovery to 7 | search after 1
+        send 4           -> sent 4; 0..12 sacked 2 | recovery to 7 | search after 1
+        ack 5            -> +5; 5..12 | recovery to 7 | resend 5
+        resend           -> resent [5]; 5..12 | recovery to 11 | search after 5
+        send 4           -> sent 4; 5..16 | recovery to 11 | search after 5";
+    let check = |partial_acks, rest: &str| {
+        check(IrnConfig::default().with_cap(16).with_partial_acks(partial_acks), &format!("{begin}\n{rest}"));
+    };
+    check(
+        PartialAcks::Hardware,
+        "ack 9            -> +4; 9..16 | recovery to 11 | resend 9
+        resend           -> resent [9]; 9..16 | recovery to 15 | search after 9
+        ack 10           -> +1; 10..16 | recovery to 15 | resend 10
+        resend           -> resent [10]; 10..16 | recovery to 15 | search after 10
+        ack 11           -> +1; 11..16 | recovery to 15 | resend 11
+        resend           -> resent [11]; 11..16 | recovery to 15 | search after 11
+        ack 12           -> +1; 12..16 | recovery to 15 | resend 12",
+    );
+    check(
+        PartialAcks::Evident,
+        "ack 9            -> +4; 9..16 | recovery to 11 | search after 5
+        resend           -> resent []; 9..16 | recovery to 11
+        ack 10           -> +1; 10..16 | recovery to 11
+        ack 11           -> +1; 11..16 | recovery to 11
+        ack 12           -> +1 recovered; 12..16
+        resend           -> resent []; 12..16",
+    );
+}
+
+/// A packet whose headers alone arrived is resent at once, and once: later SACKs above it are older than the repetition.
+#[test]
+fn a_trimmed_packet_is_resent_once_and_at_once() {
+    check(
+        IrnConfig::default(),
+        "
+        send 6           -> sent 6; 0..6
+        trimmed 0 0      -> +0 loss; 0..6 | trimmed 0
+        trimmed 0 0      -> +0; 0..6 | trimmed 0
+        resend           -> resent [0]; 0..6 | recovery to 5 | search after 0
+        nack 0 1         -> +0 sack 1; 0..6 sacked 1 | recovery to 5 | search after 0
+        nack 0 2         -> +0 sack 1; 0..6 sacked 1 2 | recovery to 5 | search after 0
+        resend 3         -> resent []; 0..6 sacked 1 2 | recovery to 5
+        trimmed 0 4      -> +0 loss; 0..6 sacked 1 2 | recovery to 5 | trimmed 4
+        resend 3         -> resent [4]; 0..6 sacked 1 2 | recovery to 5
+        nack 0 5         -> +0 sack 1; 0..6 sacked 1 2 5 | recovery to 5 | search after 0
+        resend 3         -> resent [3]; 0..6 sacked 1 2 5 | recovery to 5
+        ack 4            -> +4; 4..6 sacked 5 | recovery to 5
+        resend 3         -> resent []; 4..6 sacked 5 | recovery to 5
+        ack 6            -> +2 recovered; 6..6
+        ",
+    );
+}
+
+/// Trimmed again, it is resent again; lost altogether, the timeout finds it.
+#[test]
+fn a_repetition_may_be_trimmed_or_lost_too() {
+    check(
+        IrnConfig::default(),
+        "
+        send 3           -> sent 3; 0..3
+        trimmed 0 1      -> +0 loss; 0..3 | trimmed 1
+        resend           -> resent [1]; 0..3
+        ack 1            -> +1; 1..3 | recovery to 2 | search after 1
+        nack 1 2         -> +0 sack 1; 1..3 sacked 2 | recovery to 2 | search after 1
+        resend           -> resent []; 1..3 sacked 2 | recovery to 2
+        trimmed 1 1      -> +0 loss; 1..3 sacked 2 | recovery to 2 | trimmed 1
+        resend           -> resent [1]; 1..3 sacked 2 | recovery to 2
+        timeout          -> Resend; 1..3 sacked 2 | recovery to 2 | resend 1
+        resend           -> resent [1]; 1..3 sacked 2 | recovery to 2 | search after 1
+        ack 3            -> +2 recovered; 3..3
+        trimmed 3 7      -> +0; 3..3
+        trimmed 3 1      -> +0; 3..3
+        ",
     );
 }

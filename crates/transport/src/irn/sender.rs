@@ -9,6 +9,7 @@
 
 use super::config::{IrnConfig, LossRecovery, PartialAcks};
 use super::sack::SackWindow;
+use super::trimmed::Trimmed;
 use highwire_stdx::Duration;
 use highwire_wire::Psn;
 use std::fmt;
@@ -32,6 +33,8 @@ pub struct SenderWindow {
     is_presumed: bool,
     /// Where the last pass of go-back-N began.
     went_back_to: Psn,
+    /// Packets whose headers alone arrived.
+    trimmed: Trimmed,
     counters: SenderCounters,
 }
 
@@ -107,6 +110,7 @@ impl SenderWindow {
             evident_psn: initial,
             is_presumed: false,
             went_back_to: initial,
+            trimmed: Trimmed::default(),
             counters: SenderCounters::default(),
         }
     }
@@ -170,6 +174,11 @@ impl SenderWindow {
     /// The packet to resend now, if any; calling it again gives the same answer.
     #[inline]
     pub fn peek_retransmit(&mut self) -> Option<Psn> {
+        if !self.trimmed.is_empty()
+            && let Some(psn) = self.trimmed.next()
+        {
+            return Some(psn);
+        }
         match self.repair {
             Repair::Idle => None,
             Repair::Resend => Some(self.retransmit_psn),
@@ -182,7 +191,11 @@ impl SenderWindow {
     #[inline]
     pub fn poll_retransmit(&mut self) -> Option<Psn> {
         let psn = self.peek_retransmit()?;
-        self.on_retransmit();
+        if !self.trimmed.is_empty() && self.trimmed.next() == Some(psn) {
+            self.on_retransmit_trimmed(psn);
+        } else {
+            self.on_retransmit();
+        }
         Some(psn)
     }
 
@@ -193,7 +206,8 @@ impl SenderWindow {
             return AckOutcome::default();
         };
         let mut outcome = AckOutcome { newly_acked, newly_arrived, ..AckOutcome::default() };
-        if self.in_recovery || self.repair != Repair::Idle || !self.sacked.is_empty() {
+        let is_disturbed = self.in_recovery || self.repair != Repair::Idle || !self.sacked.is_empty();
+        if is_disturbed || !self.trimmed.is_empty() {
             self.reconsider(None, &mut outcome);
         }
         outcome
@@ -221,6 +235,27 @@ impl SenderWindow {
             outcome.newly_arrived += outcome.newly_sacked;
         }
         self.reconsider(sack, &mut outcome);
+        outcome
+    }
+
+    /// Every packet before `cumulative` has arrived, and of `psn` the headers alone: a switch had no room for the rest. The packet is
+    /// resent at once; the way still delivers, so nothing else is presumed lost.
+    pub fn on_trimmed(&mut self, cumulative: Psn, psn: Psn) -> AckOutcome {
+        if !psn.is_before(self.next_to_send) || psn.is_before(cumulative) {
+            self.counters.invalid += 1;
+            return AckOutcome::default();
+        }
+        let mut outcome = self.on_ack(cumulative);
+        let front = self.first_unacknowledged();
+        if psn.is_before(front) || self.sacked.contains(psn) {
+            return outcome;
+        }
+        if self.config.recovery == LossRecovery::SelectiveRepeat {
+            outcome.loss_detected |= self.trimmed.name(psn);
+        } else if !self.in_recovery && self.repair == Repair::Idle {
+            self.resend_front();
+            outcome.loss_detected = true;
+        }
         outcome
     }
 
@@ -264,6 +299,7 @@ impl SenderWindow {
             return TimeoutOutcome::Extended(Duration::from_nanos(rest));
         }
         self.counters.timeouts += 1;
+        self.trimmed.clear();
         self.resend_front();
         TimeoutOutcome::Resend
     }
@@ -290,11 +326,17 @@ impl SenderWindow {
     /// Decides what to repair after the front or the SACK window has changed.
     fn reconsider(&mut self, sack: Option<Sack>, outcome: &mut AckOutcome) {
         let front = self.first_unacknowledged();
+        if !self.trimmed.is_empty() {
+            self.trimmed.forget(front, |psn| self.sacked.contains(psn));
+        }
         if self.in_recovery && self.recovery_psn.is_before(front) {
             // Rule 3, second half (IRN §3.1): everything sent before the last retransmission has arrived.
             self.in_recovery = false;
             self.repair = Repair::Idle;
             outcome.recovered = true;
+        }
+        if !self.trimmed.is_empty() {
+            self.take_as_resent(front);
         }
         if self.in_recovery {
             self.continue_recovery(front, sack, outcome);
@@ -308,6 +350,7 @@ impl SenderWindow {
             self.continue_pass(front, sack, outcome);
         } else if outcome.newly_acked > 0
             && self.retransmit_psn.is_before(front)
+            && !self.trimmed.was_resent(front)
             && self.may_presume(front, sack)
         {
             // Rule 6 (authors' hardware code): a partial acknowledgement stops at a packet that was sent before the last
@@ -420,6 +463,29 @@ impl SenderWindow {
         self.counters.retransmitted += 1;
     }
 
+    /// A packet leaves again because its headers alone had arrived.
+    fn on_retransmit_trimmed(&mut self, psn: Psn) {
+        self.trimmed.on_resent(psn, self.next_to_send);
+        self.counters.retransmitted += 1;
+        if self.repair == Repair::Resend && self.retransmit_psn == psn {
+            self.repair = Repair::Search;
+        }
+        self.take_as_resent(self.first_unacknowledged());
+    }
+
+    /// The front was resent because its headers alone had arrived: it is being repaired, as if a SACK had caused that.
+    fn take_as_resent(&mut self, front: Psn) {
+        if !self.in_recovery
+            && let Some(new) = self.trimmed.resent_before(front)
+        {
+            self.in_recovery = true;
+            self.recovery_psn = new.sub(1);
+            (self.evident_psn, self.is_presumed) = (new, false);
+            self.retransmit_psn = front;
+            self.repair = Repair::Search;
+        }
+    }
+
     /// The state on one line, with PSNs counted from `origin`.
     pub(super) fn describe(&self, out: &mut dyn fmt::Write, origin: Psn) -> fmt::Result {
         let n = |psn: Psn| psn.sub(origin.value()).value();
@@ -430,6 +496,9 @@ impl SenderWindow {
         }
         if self.in_recovery {
             write!(out, " | recovery to {}", n(self.recovery_psn))?;
+        }
+        if let Some(psn) = self.trimmed.next() {
+            write!(out, " | trimmed {}", n(psn))?;
         }
         match self.repair {
             Repair::Idle => Ok(()),
@@ -449,7 +518,11 @@ impl SenderWindow {
         let hole = match self.config.recovery {
             // Rule 4 (IRN §3.1): a packet is a hole only below a selectively acknowledged one.
             LossRecovery::SelectiveRepeat => {
-                self.sacked.next_hole(from).filter(|&hole| self.is_overtaken(hole))
+                let mut hole = self.sacked.next_hole(from);
+                while let Some(psn) = hole.filter(|&psn| self.trimmed.was_resent(psn)) {
+                    hole = self.sacked.next_hole(psn.next());
+                }
+                hole.filter(|&hole| self.is_overtaken(hole))
             }
             LossRecovery::SelectiveWithoutSack => None,
             LossRecovery::GoBackN => {

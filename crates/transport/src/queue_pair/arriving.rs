@@ -1,12 +1,13 @@
 //! Packets that arrive, by the half of the queue pair that they are for.
 
 use super::QueuePair;
+use crate::congestion::Hop;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::plan::Arrival;
 use crate::receive_queue::ReceiveQueue;
 use crate::responder::{Request, Turn};
-use highwire_stdx::Slab;
+use highwire_stdx::{Instant, Slab};
 use highwire_verbs::{AsyncEvent, Memory, Payload, QpState, Service};
 use highwire_wire::{Ext, Headers, NakCode, Operation as WireOperation, Position};
 
@@ -75,6 +76,31 @@ impl QueuePair {
                 self.requester.on_response(&self.conn, ctx, headers, payload, memory);
             }
         }
+        self.settle(ctx);
+    }
+
+    /// The switches on the way of a packet of this queue pair's: what they wrote into it comes back with the acknowledgement that is
+    /// handled next.
+    pub fn note_telemetry(&mut self, now: Instant, hops: &[Hop]) {
+        self.requester.note_telemetry(now, hops);
+    }
+
+    /// Handles a packet of which the headers alone have arrived, because a switch had no room for the rest. A request on a reliable
+    /// connection is asked for again at once; anything else counts as lost.
+    pub fn handle_trimmed(&mut self, ctx: &mut Context<'_>, arrival: &Arrival, headers: &Headers) {
+        if !self.conn.state.receives() {
+            return ctx.counters.count(Counter::DroppedWrongState);
+        }
+        if arrival.source != self.conn.address.gid {
+            return ctx.counters.count(Counter::DroppedWrongSource);
+        }
+        let operation = headers.bth.opcode.info().operation;
+        let is_request = matches!(operation, WireOperation::Send | WireOperation::Write);
+        if !is_request || self.conn.config.service != Service::Rc {
+            return ctx.counters.count(Counter::DroppedMalformed);
+        }
+        let mut turn = Turn { conn: &self.conn, receives: &mut self.receives, ctx };
+        self.responder.handle_trimmed(&mut turn, headers);
         self.settle(ctx);
     }
 

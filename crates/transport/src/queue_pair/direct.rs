@@ -111,6 +111,7 @@ impl QueuePair {
             headers: &plan.headers,
             payload: Gather::new(sges.as_slice(), 0, length),
             order: Order::Strict,
+            path: 0,
         };
         if !put(&outgoing) {
             return false;

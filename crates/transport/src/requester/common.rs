@@ -1,8 +1,8 @@
 //! A requester's state in either mode.
 
+use super::check_post;
 use super::round_trips::RoundTrips;
-use super::{FRAME_OVERHEAD, check_post};
-use crate::congestion::{AckSample, Congestion, CongestionControl, LossKind, Pacer};
+use crate::congestion::{AckSample, Congestion, Flight, LossKind, Pacer};
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
@@ -55,6 +55,10 @@ pub(super) struct Common {
     pub(super) poisoned: bool,
     pub(super) congestion: Congestion,
     pub(super) round_trips: Option<Box<RoundTrips>>,
+    /// The bytes in flight, for a control that limits bytes.
+    pub(super) flight: Option<Box<Flight>>,
+    /// The control chooses the way of each packet.
+    pub(super) spreads: bool,
     /// The congestion control or the timeout wants to know of packets that leave and arrive.
     pub(super) has_listeners: bool,
     /// Every packet asks for an acknowledgement.
@@ -64,6 +68,8 @@ pub(super) struct Common {
     pub(super) pacer: Pacer,
     /// A packet waits for its turn until then.
     pub(super) paced_until: Option<Instant>,
+    /// A packet to resend comes from the host's memory until then.
+    pub(super) fetching_until: Option<Instant>,
     /// The queue pair is to go into error.
     pub(super) failed: bool,
     pub(super) drained_reported: bool,
@@ -95,13 +101,16 @@ impl Common {
             unrequested_acks: 0,
             held: false,
             poisoned: false,
-            congestion: conn.transport.congestion_control(is_irn),
+            congestion: conn.transport.congestion_control(conn.mtu, is_irn),
             round_trips: None,
+            flight: None,
+            spreads: false,
             has_listeners: false,
             asks_always: false,
             news: AckSample::default(),
             pacer: Pacer::new(conn.transport.pacing_burst),
             paced_until: None,
+            fetching_until: None,
             failed: false,
             drained_reported: false,
         };
@@ -158,7 +167,7 @@ impl Common {
         }
         if planned && self.has_listeners {
             let first = numbers.first_unacknowledged();
-            self.note_departure(plan.headers.bth.psn, ctx.now, plan.length + FRAME_OVERHEAD, first);
+            self.note_departure(ctx.now, plan, first);
         }
         planned
     }
@@ -178,8 +187,15 @@ impl Common {
 
     /// Whether congestion control lets another packet be in flight.
     #[inline]
-    pub(super) fn window_is_open(&self, in_flight: u32) -> bool {
-        self.congestion.window().is_none_or(|window| in_flight < window)
+    pub(super) fn window_is_open(&mut self, first: Psn, next: Psn) -> bool {
+        if !self.has_listeners {
+            return true;
+        }
+        self.congestion.window().is_none_or(|window| next.ahead_of(first) < window)
+            && self.flight.as_mut().is_none_or(|flight| {
+                let limit = self.congestion.window_bytes();
+                limit.is_none_or(|limit| flight.bytes_between(first, next) < limit)
+            })
     }
 
     /// Whether the peer has not answered in time.
@@ -198,6 +214,7 @@ impl Common {
         self.rnr_until
             .unwrap_or(or_never(self.deadline))
             .min(or_never(self.paced_until))
+            .min(or_never(self.fetching_until))
             .min(or_never(self.congestion.next_timer()))
     }
 
@@ -276,6 +293,8 @@ impl Common {
     }
 
     pub(super) fn note_loss(&mut self, now: Instant, kind: LossKind) {
-        self.congestion.on_loss(now, kind);
+        if let Some(control) = self.congestion.control() {
+            control.on_loss(now, kind);
+        }
     }
 }

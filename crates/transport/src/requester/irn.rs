@@ -5,7 +5,7 @@
 
 use super::common::{Common, Numbers};
 use super::standard::{place_response, refusal};
-use crate::congestion::{AckSample, CongestionControl, LossKind};
+use crate::congestion::{AckSample, LossKind};
 use crate::connection::{AckQueue, Connection};
 use crate::context::Context;
 use crate::counters::Counter;
@@ -45,6 +45,8 @@ pub(super) struct Irn {
     stalls: u32,
     /// Packets have been leaving since the window last had room for a train.
     is_in_train: bool,
+    /// The packet to resend that is on its way from memory, and when it is there.
+    fetching: Option<(Psn, Instant)>,
 }
 
 impl Numbers for Irn {
@@ -115,6 +117,7 @@ impl Irn {
             is_patient: false,
             stalls: 0,
             is_in_train: false,
+            fetching: None,
         }
     }
 
@@ -126,12 +129,15 @@ impl Irn {
         ctx: &mut Context<'_>,
         plan: &mut Plan,
     ) -> bool {
-        if let Some(psn) = self.window.peek_retransmit() {
+        if let Some(psn) = self.window.peek_retransmit()
+            && self.is_fetched(common, conn, ctx.now)
+        {
             let Some((index, packet)) = common.queue.find(psn) else { return false };
             if !common.is_still_permitted(conn, ctx, index) {
                 return false;
             }
             self.window.poll_retransmit();
+            self.is_fetched(common, conn, ctx.now);
             ctx.counters.count(Counter::Retransmitted);
             self.arm(common, conn, ctx.now, false);
             common.irn_packet(conn, index, packet, psn, true, plan);
@@ -139,6 +145,23 @@ impl Irn {
             return true;
         }
         self.poll_new(common, conn, ctx, plan)
+    }
+
+    /// Whether the packet to resend next, if there is one, has come from memory; if it was not on its way, it is now.
+    #[inline]
+    fn is_fetched(&mut self, common: &mut Common, conn: &Connection, now: Instant) -> bool {
+        let delay = conn.transport.irn.retransmission_delay;
+        if delay == Duration::ZERO {
+            return true;
+        }
+        let wanted = self.window.peek_retransmit();
+        self.fetching = match (wanted, self.fetching) {
+            (Some(psn), Some((fetched, there))) if fetched == psn => Some((psn, there)),
+            (Some(psn), _) => Some((psn, now + delay)),
+            (None, _) => None,
+        };
+        common.fetching_until = self.fetching.map(|(_, there)| there).filter(|&there| there > now);
+        common.fetching_until.is_none()
     }
 
     #[inline]
@@ -149,7 +172,8 @@ impl Irn {
         ctx: &mut Context<'_>,
         plan: &mut Plan,
     ) -> bool {
-        if !self.window.can_send_new() || !common.window_is_open(self.window.in_flight()) {
+        let (first, next) = (self.window.first_unacknowledged(), self.window.next_to_send());
+        if !self.window.can_send_new() || !common.window_is_open(first, next) {
             self.is_in_train = false;
             return false;
         }
@@ -277,6 +301,7 @@ impl Irn {
                 self.arm(common, conn, ctx.now, true);
             }
         }
+        self.is_fetched(common, conn, ctx.now);
     }
 
     /// An acknowledgement of requests: cumulative, selective, or a refusal.
@@ -293,7 +318,10 @@ impl Irn {
         // While a hole is open, a cumulative acknowledgement may be caused by any packet.
         let is_in_order =
             common.has_listeners && self.window.sacked().is_empty() && !self.window.is_in_recovery();
+        // The NACK names a packet that has arrived, or, with this code, one whose headers alone have.
+        let is_trimmed = sack.is_some() && aeth.syndrome == Syndrome::Nak(NakCode::PsnSequence);
         let outcome = match sack {
+            Some(sack) if is_trimmed => self.window.on_trimmed(cumulative, sack.psn),
             Some(sack) => self.window.on_nack(cumulative, sack.psn, u32::from(sack.count)),
             None => self.window.on_ack(cumulative),
         };
@@ -302,6 +330,7 @@ impl Irn {
         }
         if common.has_listeners && outcome.newly_arrived > 0 {
             let cause = match sack {
+                Some(_) if is_trimmed => None,
                 Some(sack) => Some(sack.psn),
                 None => is_in_order.then(|| cumulative.sub(1)),
             };
@@ -312,12 +341,13 @@ impl Irn {
             self.stalls = 0;
             self.arm(common, conn, ctx.now, true);
             common.retire(self, conn, ctx);
-        } else if outcome.newly_sacked > 0 && conn.transport.irn.sack_restarts_timer {
+        } else if (outcome.newly_sacked > 0 || is_trimmed) && conn.transport.irn.sack_restarts_timer {
             self.arm(common, conn, ctx.now, true);
         }
         if outcome.loss_detected {
-            common.note_loss(ctx.now, LossKind::Nack);
+            common.note_loss(ctx.now, if is_trimmed { LossKind::Trimmed } else { LossKind::Nack });
         }
+        self.is_fetched(common, conn, ctx.now);
         if sack.is_some() {
             ctx.counters.count(Counter::NaksReceived);
         }
@@ -335,7 +365,7 @@ impl Irn {
             computed.on_round_trip(rtt);
             self.window.set_rto(computed.current());
         }
-        common.congestion.on_ack(now, AckSample { packets, ..news });
+        common.tell(now, AckSample { packets, in_flight: self.window.in_flight(), ..news });
     }
 
     fn on_refusal(

@@ -1,9 +1,11 @@
 //! What departures and acknowledgements tell those who listen: the congestion control, the pacer, the computed timeout.
 
+use super::FRAME_OVERHEAD;
 use super::common::Common;
 use super::round_trips::RoundTrips;
-use crate::congestion::{AckSample, CongestionControl};
+use crate::congestion::AckSample;
 use crate::connection::Connection;
+use crate::plan::Plan;
 use highwire_stdx::Instant;
 use highwire_wire::Psn;
 
@@ -14,20 +16,40 @@ impl Common {
         let wants = self.congestion.wants_round_trips() || is_irn && conn.transport.irn.computes_rto;
         self.round_trips = wants.then(|| Box::new(RoundTrips::new(first, window)));
         self.has_listeners = self.congestion.is_some() || wants;
+        self.flight = self.congestion.window_bytes().map(|_| Box::default());
+        self.spreads = conn.transport.congestion.algorithm().spreads;
         // A congestion window moves with every acknowledgement, and a small one would wait for the end of the
         // burst. Round trips need undelayed acknowledgements: one that an IRN responder keeps back tells
         // nothing about the network.
-        self.asks_always = self.congestion.window().is_some() || wants && is_irn;
+        let has_window = self.congestion.window().is_some() || self.flight.is_some();
+        self.asks_always = has_window || wants && is_irn;
     }
 
     /// A packet leaves.
     // Kept out of line, like the next one: a requester without listeners should not pay for their code.
     #[inline(never)]
-    pub(super) fn note_departure(&mut self, psn: Psn, now: Instant, bytes: u32, first_unacknowledged: Psn) {
-        self.congestion.on_sent(now, bytes);
-        self.pacer.on_sent(now, bytes, self.congestion.rate());
+    pub(super) fn note_departure(&mut self, now: Instant, plan: &mut Plan, first_unacknowledged: Psn) {
+        let (psn, bytes) = (plan.headers.bth.psn, plan.length + FRAME_OVERHEAD);
+        if let Some(control) = self.congestion.control() {
+            if self.spreads {
+                plan.path = control.path(now);
+            }
+            control.on_sent(now, bytes);
+            self.pacer.on_sent(now, bytes, control.rate());
+        }
+        if let Some(flight) = &mut self.flight {
+            flight.on_sent(psn, bytes);
+        }
         if let Some(round_trips) = &mut self.round_trips {
-            round_trips.on_sent(psn, now, first_unacknowledged);
+            round_trips.on_sent(psn, now, plan.path, first_unacknowledged);
+        }
+    }
+
+    /// Tells the control of an acknowledgement.
+    #[inline]
+    pub(super) fn tell(&mut self, now: Instant, sample: AckSample) {
+        if let Some(control) = self.congestion.control() {
+            control.on_ack(now, sample);
         }
     }
 
@@ -42,10 +64,11 @@ impl Common {
     /// The sample of an acknowledgement that the arrival of `cause` caused.
     #[inline(never)]
     pub(super) fn sample(&mut self, now: Instant, cause: Option<Psn>) -> AckSample {
-        let rtt = match (&mut self.round_trips, cause) {
+        let trip = match (&mut self.round_trips, cause) {
             (Some(round_trips), Some(psn)) => round_trips.take(psn, now),
             _ => None,
         };
-        AckSample { rtt, ..std::mem::take(&mut self.news) }
+        let (rtt, path) = trip.map_or((None, 0), |(rtt, path)| (Some(rtt), path));
+        AckSample { rtt, path, ..std::mem::take(&mut self.news) }
     }
 }

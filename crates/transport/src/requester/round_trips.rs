@@ -18,12 +18,13 @@ pub(super) struct RoundTrips {
 struct Slot {
     psn: Psn,
     sent_at: Instant,
+    path: u16,
 }
 
 /// At most this many departures are remembered: in a larger window only some packets are measured.
 const PACKETS_MAX: u32 = 1024;
 
-const EMPTY: Slot = Slot { psn: Psn::new(0), sent_at: Instant::FAR_FUTURE };
+const EMPTY: Slot = Slot { psn: Psn::new(0), sent_at: Instant::FAR_FUTURE, path: 0 };
 
 impl RoundTrips {
     pub(super) fn new(first: Psn, window: u32) -> RoundTrips {
@@ -36,7 +37,7 @@ impl RoundTrips {
         &mut self.slots[psn.value() as usize & mask]
     }
 
-    pub(super) fn on_sent(&mut self, psn: Psn, now: Instant, first_unacknowledged: Psn) {
+    pub(super) fn on_sent(&mut self, psn: Psn, now: Instant, path: u16, first_unacknowledged: Psn) {
         let is_resent = psn.is_before(self.next);
         if !is_resent {
             self.next = psn.next();
@@ -48,19 +49,19 @@ impl RoundTrips {
         if is_resent && slot.psn == psn {
             *slot = EMPTY;
         } else if is_free && !is_resent {
-            *slot = Slot { psn, sent_at: now };
+            *slot = Slot { psn, sent_at: now, path };
         }
     }
 
-    /// How long ago `psn` left, if that is known and was not asked before.
-    pub(super) fn take(&mut self, psn: Psn, now: Instant) -> Option<Duration> {
+    /// How long ago `psn` left and which way it took, if that is known and was not asked before.
+    pub(super) fn take(&mut self, psn: Psn, now: Instant) -> Option<(Duration, u16)> {
         let slot = self.slot(psn);
         if slot.psn != psn || slot.sent_at > now {
             return None;
         }
-        let rtt = now - slot.sent_at;
+        let trip = (now - slot.sent_at, slot.path);
         *slot = EMPTY;
-        Some(rtt)
+        Some(trip)
     }
 }
 
@@ -77,16 +78,16 @@ mod tests {
         let mut trips = RoundTrips::new(Psn::new(0xFF_FFFF), 111);
         let psn = Psn::new;
         let first = psn(0xFF_FFFF);
-        trips.on_sent(psn(0xFF_FFFF), at(10), first);
-        trips.on_sent(psn(0), at(11), first);
-        trips.on_sent(psn(1), at(12), first);
-        trips.on_sent(psn(0), at(20), first);
-        assert_eq!(trips.take(psn(0xFF_FFFF), at(30)), Some(Duration::from_micros(20)));
+        trips.on_sent(psn(0xFF_FFFF), at(10), 7, first);
+        trips.on_sent(psn(0), at(11), 7, first);
+        trips.on_sent(psn(1), at(12), 7, first);
+        trips.on_sent(psn(0), at(20), 7, first);
+        assert_eq!(trips.take(psn(0xFF_FFFF), at(30)), Some((Duration::from_micros(20), 7)));
         assert_eq!(trips.take(psn(0xFF_FFFF), at(31)), None);
         assert_eq!(trips.take(psn(0), at(40)), None);
-        assert_eq!(trips.take(psn(1), at(40)), Some(Duration::from_micros(28)));
+        assert_eq!(trips.take(psn(1), at(40)), Some((Duration::from_micros(28), 7)));
         assert_eq!(trips.take(psn(2), at(40)), None, "never sent");
-        trips.on_sent(psn(5), at(50), psn(2));
+        trips.on_sent(psn(5), at(50), 7, psn(2));
         assert_eq!(trips.take(psn(5 + 128), at(60)), None, "another packet's place in the ring");
     }
 
@@ -95,12 +96,12 @@ mod tests {
         let mut trips = RoundTrips::new(Psn::new(0), 2);
         let psn = Psn::new;
         for n in 0..6 {
-            trips.on_sent(psn(n), at(u64::from(n)), psn(0));
+            trips.on_sent(psn(n), at(u64::from(n)), 7, psn(0));
         }
         assert_eq!(trips.take(psn(4), at(30)), None);
-        assert_eq!(trips.take(psn(0), at(30)), Some(Duration::from_micros(30)));
+        assert_eq!(trips.take(psn(0), at(30)), Some((Duration::from_micros(30), 7)));
         // Packet 1 was lost, and everything up to 7 is acknowledged by now: its place is free again.
-        trips.on_sent(psn(7), at(40), psn(7));
-        assert_eq!(trips.take(psn(7), at(50)), Some(Duration::from_micros(10)));
+        trips.on_sent(psn(7), at(40), 7, psn(7));
+        assert_eq!(trips.take(psn(7), at(50)), Some((Duration::from_micros(10), 7)));
     }
 }

@@ -5,7 +5,7 @@
 
 use super::common::{Common, Numbers};
 use super::table::{Action, Covers, action};
-use crate::congestion::{AckSample, CongestionControl, LossKind};
+use crate::congestion::{AckSample, LossKind};
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
@@ -130,7 +130,8 @@ impl Standard {
     ) -> bool {
         let is_rc = conn.config.service.is_reliable();
         let in_flight = self.next_psn.ahead_of(self.first_unacknowledged);
-        if is_rc && (in_flight >= conn.transport.go_back_n_window || !common.window_is_open(in_flight)) {
+        let (first, next) = (self.first_unacknowledged, self.next_psn);
+        if is_rc && (in_flight >= conn.transport.go_back_n_window || !common.window_is_open(first, next)) {
             return false;
         }
         let packet = common.queue.packet;
@@ -293,7 +294,7 @@ impl Standard {
             self.retries_left = conn.retry_count;
             if common.has_listeners {
                 let news = std::mem::take(&mut common.news);
-                common.congestion.on_ack(ctx.now, AckSample { packets: progress, ..news });
+                common.tell(ctx.now, AckSample { packets: progress, in_flight: self.in_flight(), ..news });
             }
             common.deadline = if span == 0 { None } else { conn.ack_deadline(ctx.now) };
             common.retire(self, conn, ctx);

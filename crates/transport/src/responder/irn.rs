@@ -13,6 +13,7 @@ mod take;
 use super::deliver::Ending;
 use super::{Common, Refusal, Request, Turn};
 use crate::connection::{AckQueue, Connection, TransportConfig};
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::irn::{Arrival, IrnConfig, Location, LossRecovery, ReceiverWindow, SenderWindow};
 use highwire_stdx::{Duration, Instant};
@@ -178,6 +179,22 @@ impl Irn {
             Ok(ref taken) => self.record(common, turn, bth, taken, memory),
             Err(_) if location == Location::Early => turn.ctx.counters.count(Counter::DroppedNoReceive),
             Err(refusal) => self.refuse(common, turn, psn, refusal),
+        }
+    }
+
+    /// Of a request the headers alone have arrived.
+    pub(super) fn handle_trimmed(&mut self, ctx: &mut Context<'_>, psn: Psn) {
+        match self.window.locate(psn) {
+            Location::BeyondWindow => ctx.counters.count(Counter::DroppedBeyondWindow),
+            Location::Duplicate => {
+                ctx.counters.count(Counter::Duplicates);
+                self.acks.acknowledge();
+            }
+            Location::EarlyAgain => {
+                ctx.counters.count(Counter::Duplicates);
+                self.acks.report(psn, 1);
+            }
+            Location::Next | Location::Early => self.acks.report_trimmed(psn),
         }
     }
 

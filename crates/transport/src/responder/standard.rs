@@ -150,6 +150,14 @@ impl Standard {
         }
     }
 
+    /// Of a request the headers alone have arrived: as if the next one had come before it.
+    pub(super) fn handle_trimmed(&mut self, turn: &mut Turn<'_, '_>, headers: &Headers) {
+        if headers.bth.psn.is_before(self.expected) {
+            return self.on_duplicate(turn, headers, Action::Acknowledge);
+        }
+        self.on_gap(turn);
+    }
+
     /// UC: a gap ends the message, and a packet that cannot be executed is dropped silently.
     #[inline]
     pub(super) fn handle_uc<P: Payload>(

@@ -59,7 +59,7 @@ fn count_of(name: &str) -> (u64, u64) {
         "transport.window" => (1, WINDOW_MAX.into()),
         "transport.initial_window" => (1, 1_000_000),
         "transport.turn" => (1, u32::MAX.into()),
-        "workload.senders" | "workload.connections" => (1, FLOWS_MAX),
+        "workload.senders" | "workload.connections" | "workload.parts" => (1, FLOWS_MAX),
         _ => (0, u32::MAX.into()),
     }
 }
@@ -68,7 +68,10 @@ fn bytes_of(name: &str) -> (u64, u64) {
     match name {
         "transport.extra_header" | "transport.gap" => (0, HEADER_MAX),
         "workload.bytes" => (1, u64::MAX),
-        "network.buffer" => (1, ROOM_MAX),
+        "network.buffer" | "network.trim_above" => (1, ROOM_MAX),
+        // A switch looks at the headers at least, and a header queue holds one.
+        "network.cut_through_bytes" => (14, HEADER_MAX),
+        "network.trim_headers" => (66, ROOM_MAX),
         _ => (0, ROOM_MAX),
     }
 }
@@ -90,6 +93,8 @@ fn span_of(name: &str, span: Span) -> Result<(), String> {
     let (may_be_zero, longest) = match name {
         "network.delay" => (true, SECOND * 10),
         "transport.rto_low" | "transport.rto_high" => (false, SECOND * 1_000),
+        // Longer ones are beyond every timeout of the paper.
+        "transport.retransmission_delay" => (true, SECOND),
         // RFC 6298 lets no timeout grow beyond this one here.
         "transport.min_rto" | "transport.initial_rto" => (false, SECOND),
         "workload.duration" => (false, SECOND * 1_000),

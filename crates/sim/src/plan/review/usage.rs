@@ -13,7 +13,8 @@ pub(crate) fn is_used(name: &str, params: &Params) -> bool {
     let has_pfc = params.flag("network.pfc");
     let marks = listens_to_marks(params) && !is("network.ecn", &["off"]);
     let is_red = !is("network.ecn", &["step"])
-        && (is("network.ecn", &["red"]) || !is("transport.congestion", &["dctcp"]));
+        && (is("network.ecn", &["red"])
+            || !params.congestion().algorithm().marking.is_some_and(|marking| marking.is_step()));
     let has_timeouts = is("transport.timeouts", &["on"]) || is("transport.timeouts", &["auto"]) && !has_pfc;
     let is_irn = protocol(&["irn"]);
     match name {
@@ -31,6 +32,11 @@ pub(crate) fn is_used(name: &str, params: &Params) -> bool {
         "network.ecn" => listens_to_marks(params),
         "network.ecn_min" | "network.ecn_when" => marks,
         "network.ecn_max" | "network.ecn_probability" => marks && is_red,
+        "network.telemetry" => !protocol(&["iwarp"]) && params.congestion().algorithm().telemetry,
+        "network.trimming" => true,
+        "network.trim_above" | "network.trim_headers" => params.flag("network.trimming"),
+        "network.cut_through_bytes" => is("network.switching", &["cut-through"]),
+        "transport.retransmission_delay" => is_irn,
         "transport.congestion" => !protocol(&["iwarp"]),
         "transport.loss_recovery" | "transport.cap" | "transport.rto_low" | "transport.computed_rto" => {
             is_irn
@@ -52,7 +58,9 @@ pub(crate) fn is_used(name: &str, params: &Params) -> bool {
             pattern(&["poisson", "incast-among-poisson"])
         }
         "workload.warm_up" | "workload.afterwards" => pattern(&["poisson", "incast-among-poisson"]),
-        "workload.bytes" => !pattern(&["poisson"]),
+        "workload.bytes" => !pattern(&["poisson", "trace"]),
+        "workload.parts" => pattern(&["tree-all-reduce"]),
+        "workload.trace" => pattern(&["trace"]),
         "workload.senders" | "workload.receiver" | "workload.connections" | "workload.start" => {
             pattern(&["incast", "incast-among-poisson"])
         }
@@ -75,7 +83,9 @@ pub(super) fn needs(name: &str) -> String {
         }
         "transport.rto_low_n" => "timeouts are computed, or the protocol is another one".into(),
         "transport.partial_acks" => "it is for IRN with SACK".into(),
-        "workload.bytes" => "the flows' sizes are random".into(),
+        "network.telemetry" => "no congestion control listens to it".into(),
+        "network.rerouting" => "no link fails: add `[[link_failures]]`".into(),
+        "workload.bytes" => "the flows' sizes are random, or the trace's".into(),
         _ => {
             let about = PARAMETERS.iter().find(|parameter| parameter.name == name);
             let whose = about.and_then(|parameter| parameter.about.split_once(':')).map(|(whose, _)| whose);

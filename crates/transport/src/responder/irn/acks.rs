@@ -4,7 +4,7 @@ use super::super::{Common, Turn, count_answer};
 use super::Irn;
 use crate::counters::Counter;
 use crate::plan::{Order, Plan, RIDING_ACK_BYTES};
-use highwire_wire::{Aeth, Ext, Opcode, Psn, SackEth, Syndrome};
+use highwire_wire::{Aeth, Ext, NakCode, Opcode, Psn, SackEth, Syndrome};
 
 impl Irn {
     /// Whether a plain acknowledgement is all that is due.
@@ -59,9 +59,12 @@ impl Irn {
                 self.refusal = None;
                 (psn, syndrome, None)
             }
-            _ => match self.acks.next(next) {
-                Some(sack) => (next, Syndrome::Ack { credits: common.credits(turn, false) }, sack),
-                None => return false,
+            _ => match self.acks.next_trimmed(next) {
+                Some(psn) => (next, Syndrome::Nak(NakCode::PsnSequence), Some(SackEth::one(psn))),
+                None => match self.acks.next(next) {
+                    Some(sack) => (next, Syndrome::Ack { credits: common.credits(turn, false) }, sack),
+                    None => return false,
+                },
             },
         };
         self.note_acknowledged();
