@@ -295,6 +295,7 @@ fn transport_config(scheme: &Scheme, bdp_bytes: u64) -> Result<TransportConfig, 
                 LossRecovery::SelectiveRepeat => Repair::SelectiveRepeat,
                 LossRecovery::SelectiveWithoutSack => Repair::SelectiveWithoutSack,
                 LossRecovery::GoBackN => Repair::GoBackN,
+                LossRecovery::Own(choice) => Repair::Own(choice),
             };
             config.irn.partial_acks = match irn.partial_acks {
                 PartialAcks::Never => Partial::Never,

@@ -305,7 +305,7 @@ fn other_value(place: usize, present: &str) -> Option<String> {
         return None;
     }
     Some(match parameter.unit {
-        Unit::Words => word(parameter.words.iter().find(|word| **word != present)?),
+        Unit::Words | Unit::Recovery => word(parameter.words.iter().find(|word| **word != present)?),
         Unit::Flag => (present != "true").to_string(),
         Unit::Count if name == "network.k" => "4".into(),
         Unit::Count => "5".into(),

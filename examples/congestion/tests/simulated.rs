@@ -69,3 +69,26 @@ fn telemetry_can_be_switched_off_and_is_missed() {
     assert_ne!(hpcc.totals.fingerprint, told[2].1.totals.fingerprint);
     assert!(queue_bytes_max(&hpcc) > queue_bytes_max(&told[2].1));
 }
+
+/// The rule of another crate, by name in a plan: every byte arrives, three packets beyond a loss bring its repetition, and one loss
+/// in a window costs no timeout.
+#[test]
+fn a_recovery_from_outside_repairs_losses_by_its_own_rule() {
+    example_congestion::register().expect("the names are free");
+    let text = include_str!("../compare.toml")
+        .replace("congestion = \"swift\"", "loss_recovery = \"three-duplicates\"");
+    let text = text.replace("hosts = 9", "hosts = 9\npacket_loss = 0.003");
+    let text = text.replace("senders = 8", "senders = 2").replace("8MB", "1MB");
+    let nothing = |name: &str| Err(format!("there is no file {name}"));
+    let plan = Plan::read("compare.toml", &text, Scale::Small, &nothing).unwrap_or_else(|e| panic!("{e}"));
+    let run_ = plan.runs().into_iter().nth(1).expect("three schemes");
+    let outcome = run(&run_.scenario(&plan).expect("right"), &mut ()).expect("no invariant breaks");
+    assert!(outcome.flows.iter().all(|flow| flow.received.is_some()));
+    let totals = &outcome.totals;
+    assert!(totals.lost_packets > 0 && totals.retransmitted > 0, "{totals:?}");
+    assert!(totals.timeouts < totals.retransmitted, "most losses are found by duplicates: {totals:?}");
+    let wrong = text.replace("three-duplicates", "three-duplicate");
+    let error =
+        Plan::read("compare.toml", &wrong, Scale::Small, &nothing).expect_err("no such rule").to_string();
+    assert!(error.contains("is it \"three-duplicates\"?"), "{error}");
+}

@@ -5,6 +5,8 @@ use highwire_fabric::{
     Rerouting, Service, Span, Time, Topology, Trimming,
 };
 
+use highwire_transport::irn::RecoveryChoice;
+
 use super::error::nearest;
 use super::{LinkFailure, Params, Plan, Run};
 use crate::scenario::{
@@ -425,7 +427,9 @@ fn irn(params: &Params, rto_high: Span) -> Result<Irn, ScenarioError> {
         recovery: match params.word("transport.loss_recovery") {
             Some("no-sack") => LossRecovery::SelectiveWithoutSack,
             Some("go-back-n") => LossRecovery::GoBackN,
-            _ => LossRecovery::SelectiveRepeat,
+            name => {
+                name.and_then(RecoveryChoice::named).map_or(LossRecovery::SelectiveRepeat, LossRecovery::Own)
+            }
         },
         partial_acks: match params.word("transport.partial_acks") {
             // Without SACK nothing else repeats packets.

@@ -2,6 +2,7 @@
 //! `docs/experiments.md` follow from it.
 
 use highwire_rnic::CongestionChoice;
+use highwire_transport::irn::RecoveryChoice;
 
 use super::value::Unit;
 
@@ -25,6 +26,7 @@ impl Parameter {
     pub(super) fn known_words(&self) -> Vec<&'static str> {
         match self.unit {
             Unit::Congestion => CongestionChoice::all().map(CongestionChoice::name).collect(),
+            Unit::Recovery => self.words.iter().copied().chain(RecoveryChoice::names()).collect(),
             _ => self.words.to_vec(),
         }
     }
@@ -92,7 +94,7 @@ pub const PARAMETERS: &[Parameter] = &[
     p("transport.protocol", Unit::Words, &["irn", "roce", "iwarp"], "irn", "IRN; go-back-N as RoCE cards have it; iWARP's TCP"),
     p("transport.congestion", Unit::Congestion, &[], "none", "congestion control (iWARP has TCP's own)"),
     p("transport.mtu", Unit::Bytes, &[], "1024B", "payload of a full packet: 256, 512, 1024, 2048 or 4096 bytes"),
-    p("transport.loss_recovery", Unit::Words, &["sack", "no-sack", "go-back-n"], "sack", "irn: what a sender repeats"),
+    p("transport.loss_recovery", Unit::Recovery, &["sack", "no-sack", "go-back-n"], "sack", "irn: what a sender repeats"),
     p("transport.cap", Unit::Count, &["bdp", "unlimited"], "bdp", "irn: most packets in flight"),
     p("transport.rto_low", Unit::Span, &[], "100us", "irn: the timeout while few packets are in flight"),
     p("transport.rto_low_n", Unit::Count, &[], "3", "irn: how many are few"),

@@ -4,6 +4,7 @@ use std::fmt;
 
 use highwire_fabric::{Rate, Span, parse_rate, parse_span};
 use highwire_rnic::CongestionChoice;
+use highwire_transport::irn::RecoveryChoice;
 
 /// A value.
 #[derive(Clone, PartialEq, Debug)]
@@ -45,6 +46,8 @@ pub enum Unit {
     File,
     /// A congestion control.
     Congestion,
+    /// A rule of loss recovery.
+    Recovery,
 }
 
 impl Unit {
@@ -59,7 +62,7 @@ impl Unit {
             Unit::Span => "a time, like \"2us\" or \"1.5ms\"",
             Unit::Rate => "a rate, like \"40Gbps\"",
             Unit::File => "the name of a file beside the plan",
-            Unit::Congestion => "",
+            Unit::Congestion | Unit::Recovery => "",
         }
     }
 
@@ -71,6 +74,7 @@ impl Unit {
             Unit::Rate => parse_rate(text).map(Value::Rate),
             Unit::File => Some(Value::Word(text.into())),
             Unit::Congestion => CongestionChoice::named(text).map(|choice| Value::Word(choice.name().into())),
+            Unit::Recovery => RecoveryChoice::named(text).map(|choice| Value::Word(choice.name().into())),
             Unit::Words | Unit::Flag | Unit::Count | Unit::Number => None,
         }
     }

@@ -2,6 +2,7 @@
 
 use highwire_fabric::Span;
 use highwire_rnic::CongestionChoice;
+use highwire_transport::irn::RecoveryChoice;
 use serde::{Deserialize, Serialize};
 
 /// The scheme of every host.
@@ -104,6 +105,8 @@ pub enum LossRecovery {
     SelectiveWithoutSack,
     /// Everything from the first loss on.
     GoBackN,
+    /// By a rule of another crate, by its name.
+    Own(#[serde(with = "rule_by_name")] RecoveryChoice),
 }
 
 /// What IRN's sender does about an acknowledgement that stops at a packet which was sent before the last repetition. The
@@ -282,5 +285,20 @@ mod by_name {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<CongestionChoice, D::Error> {
         String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// A rule of loss recovery as its name.
+mod rule_by_name {
+    use highwire_transport::irn::RecoveryChoice;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(choice: &RecoveryChoice, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(choice.name())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<RecoveryChoice, D::Error> {
+        let name = String::deserialize(from)?;
+        RecoveryChoice::named(&name).ok_or_else(|| D::Error::custom(format!("no rule is called `{name}`")))
     }
 }

@@ -1,5 +1,6 @@
 //! IRN's few parameters, with the paper's values as defaults, and the switches of its factor analysis.
 
+use super::rule::RecoveryChoice;
 use highwire_stdx::Duration;
 
 /// How a sender repairs losses: IRN's way, and the alternatives that IRN §4.3 compares it with.
@@ -14,6 +15,8 @@ pub enum LossRecovery {
     /// Everything from the cumulative acknowledgement on is resent, and the receiver keeps nothing that arrives early
     /// (IRN §4.3, question 1).
     GoBackN,
+    /// By a rule of another crate. The receiver keeps what arrives early.
+    Own(RecoveryChoice),
 }
 
 /// What a sender that repairs a loss does about a partial acknowledgement: one that stops at a packet which was not repeated yet.

@@ -8,6 +8,7 @@
 //! in the SACK window; while a loss is being repaired, `retransmit_psn` is the last packet resent or the next to be.
 
 use super::config::{IrnConfig, LossRecovery, PartialAcks};
+use super::rule::{Account, News, RecoveryRule};
 use super::sack::SackWindow;
 use super::trimmed::Trimmed;
 use highwire_stdx::Duration;
@@ -35,6 +36,8 @@ pub struct SenderWindow {
     went_back_to: Psn,
     /// Packets whose headers alone arrived.
     trimmed: Trimmed,
+    /// The rule of another crate that decides in the place of all above.
+    own: Option<Box<dyn RecoveryRule>>,
     counters: SenderCounters,
 }
 
@@ -111,6 +114,10 @@ impl SenderWindow {
             is_presumed: false,
             went_back_to: initial,
             trimmed: Trimmed::default(),
+            own: match config.recovery {
+                LossRecovery::Own(choice) => Some(choice.start(&config)),
+                _ => None,
+            },
             counters: SenderCounters::default(),
         }
     }
@@ -174,6 +181,9 @@ impl SenderWindow {
     /// The packet to resend now, if any; calling it again gives the same answer.
     #[inline]
     pub fn peek_retransmit(&mut self) -> Option<Psn> {
+        if self.own.is_some() {
+            return self.ask_own();
+        }
         if !self.trimmed.is_empty()
             && let Some(psn) = self.trimmed.next()
         {
@@ -191,7 +201,9 @@ impl SenderWindow {
     #[inline]
     pub fn poll_retransmit(&mut self) -> Option<Psn> {
         let psn = self.peek_retransmit()?;
-        if !self.trimmed.is_empty() && self.trimmed.next() == Some(psn) {
+        if self.own.is_some() {
+            self.on_retransmit_own(psn);
+        } else if !self.trimmed.is_empty() && self.trimmed.next() == Some(psn) {
             self.on_retransmit_trimmed(psn);
         } else {
             self.on_retransmit();
@@ -207,7 +219,7 @@ impl SenderWindow {
         };
         let mut outcome = AckOutcome { newly_acked, newly_arrived, ..AckOutcome::default() };
         let is_disturbed = self.in_recovery || self.repair != Repair::Idle || !self.sacked.is_empty();
-        if is_disturbed || !self.trimmed.is_empty() {
+        if is_disturbed || !self.trimmed.is_empty() || self.own.is_some() {
             self.reconsider(None, &mut outcome);
         }
         outcome
@@ -230,7 +242,9 @@ impl SenderWindow {
         let height = sack_high.distance_from(self.first_unacknowledged());
         let sack =
             (height > 0).then(|| Sack { high: sack_high, run: run_len.clamp(1, height.max(1) as u32) });
-        if let (Some(sack), LossRecovery::SelectiveRepeat) = (sack, self.config.recovery) {
+        let keeps_sacks =
+            matches!(self.config.recovery, LossRecovery::SelectiveRepeat | LossRecovery::Own(_));
+        if let Some(sack) = sack.filter(|_| keeps_sacks) {
             outcome.newly_sacked = self.sacked.insert_run(sack.high, sack.run);
             outcome.newly_arrived += outcome.newly_sacked;
         }
@@ -250,7 +264,14 @@ impl SenderWindow {
         if psn.is_before(front) || self.sacked.contains(psn) {
             return outcome;
         }
-        if self.config.recovery == LossRecovery::SelectiveRepeat {
+        if let Some(own) = &mut self.own {
+            let account = Account {
+                first_unacknowledged: front,
+                next_to_send: self.next_to_send,
+                sacked: &self.sacked,
+            };
+            outcome.loss_detected |= own.on_trimmed(&account, psn);
+        } else if self.config.recovery == LossRecovery::SelectiveRepeat {
             outcome.loss_detected |= self.trimmed.name(psn);
         } else if !self.in_recovery && self.repair == Repair::Idle {
             self.resend_front();
@@ -299,6 +320,12 @@ impl SenderWindow {
             return TimeoutOutcome::Extended(Duration::from_nanos(rest));
         }
         self.counters.timeouts += 1;
+        if let Some(own) = &mut self.own {
+            let first_unacknowledged = self.sacked.front();
+            let next_to_send = self.next_to_send;
+            own.on_timeout(&Account { first_unacknowledged, next_to_send, sacked: &self.sacked });
+            return TimeoutOutcome::Resend;
+        }
         self.trimmed.clear();
         self.resend_front();
         TimeoutOutcome::Resend
@@ -338,7 +365,15 @@ impl SenderWindow {
         if !self.trimmed.is_empty() {
             self.take_as_resent(front);
         }
-        if self.in_recovery {
+        if let Some(own) = &mut self.own {
+            let account = Account {
+                first_unacknowledged: front,
+                next_to_send: self.next_to_send,
+                sacked: &self.sacked,
+            };
+            let news = News { newly_acked: outcome.newly_acked, sack_high: sack.map(|sack| sack.high) };
+            outcome.loss_detected |= own.on_ack(&account, news);
+        } else if self.in_recovery {
             self.continue_recovery(front, sack, outcome);
         } else {
             self.look_for_loss(front, sack, outcome);
@@ -423,6 +458,7 @@ impl SenderWindow {
         // selectively acknowledged, so neither is copied.
         let is_lost = match self.config.recovery {
             LossRecovery::SelectiveRepeat => self.has_evidence(None),
+            LossRecovery::Own(_) => false,
             LossRecovery::SelectiveWithoutSack | LossRecovery::GoBackN => {
                 sack.is_some() && self.has_evidence(sack)
             }
@@ -460,6 +496,30 @@ impl SenderWindow {
         // Rule 4 (authors' hardware code): go on to the next hole. It is searched when the next packet may leave, and so
         // knows of the SACKs that have come by then.
         self.repair = Repair::Search;
+        self.counters.retransmitted += 1;
+    }
+
+    /// The packet that another crate's rule wants to be resent, if it is one that is missing.
+    fn ask_own(&mut self) -> Option<Psn> {
+        let front = self.sacked.front();
+        let account =
+            Account { first_unacknowledged: front, next_to_send: self.next_to_send, sacked: &self.sacked };
+        let psn = self.own.as_mut()?.next(&account)?;
+        let is_missing =
+            !psn.is_before(front) && psn.is_before(self.next_to_send) && !self.sacked.contains(psn);
+        is_missing.then_some(psn)
+    }
+
+    fn on_retransmit_own(&mut self, psn: Psn) {
+        let account = Account {
+            first_unacknowledged: self.sacked.front(),
+            next_to_send: self.next_to_send,
+            sacked: &self.sacked,
+        };
+        if let Some(own) = &mut self.own {
+            own.on_resent(&account, psn);
+        }
+        (self.in_recovery, self.recovery_psn) = (true, self.next_to_send.sub(1));
         self.counters.retransmitted += 1;
     }
 
@@ -524,7 +584,7 @@ impl SenderWindow {
                 }
                 hole.filter(|&hole| self.is_overtaken(hole))
             }
-            LossRecovery::SelectiveWithoutSack => None,
+            LossRecovery::SelectiveWithoutSack | LossRecovery::Own(_) => None,
             LossRecovery::GoBackN => {
                 let front = self.first_unacknowledged();
                 let from = if from.is_before(front) { front } else { from };
