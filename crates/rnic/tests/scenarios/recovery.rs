@@ -387,7 +387,7 @@ fn a_long_message_leaves_in_trains_and_never_stalls() {
 }
 
 /// When A's WRITE packets left, counted from its first PSN, if a repetition takes `delay` to come from memory.
-fn departures(delay: Duration, lost: &[usize]) -> Vec<(u32, u64)> {
+fn departures(delay: Duration, lost: &'static [u32]) -> Vec<(u32, u64)> {
     let mut setup = Setup { psn: [0, 0], ..Setup::with(Recovery::Irn) };
     setup.transport.irn.retransmission_delay = delay;
     setup.transport.irn.cap = 16;
@@ -414,8 +414,7 @@ fn departures(delay: Duration, lost: &[usize]) -> Vec<(u32, u64)> {
 #[test]
 fn a_repetition_that_comes_from_memory_leaves_later_by_exactly_that_and_alone() {
     let delay = Duration::from_nanos(2_000);
-    let lost = [3, 5];
-    let (at_once, fetched) = (departures(Duration::ZERO, &lost), departures(delay, &lost));
+    let (at_once, fetched) = (departures(Duration::ZERO, &[3, 5]), departures(delay, &[3, 5]));
     let again = |log: &[(u32, u64)]| -> Vec<(u32, u64)> {
         let is_again = |at: &usize| log[..*at].iter().any(|(psn, _)| *psn == log[*at].0);
         (0..log.len()).filter(is_again).map(|at| log[at]).collect()
