@@ -25,7 +25,7 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
         Ok(python) => python,
         Err(reason) => return Ok(Tally::skipped("python", &reason)),
     };
-    let is_built = Line::cargo("build --package highwire-cli --package highwire-lab").run_logged(log)?
+    let is_built = Line::cargo("build --package highwire --package highwire-lab").run_logged(log)?
         && install(&folder, &python, log)?;
     if !is_built {
         return Ok(Tally::failure());

@@ -14,6 +14,7 @@ mod rto;
 mod rule;
 mod sack;
 mod sender;
+mod state;
 mod trimmed;
 
 #[cfg(test)]
@@ -27,3 +28,6 @@ pub use rto::RetransmissionTimeout;
 pub use rule::{Account, News, RecoveryAlgorithm, RecoveryChoice, RecoveryRule, ReplicateRule};
 pub use sack::SackWindow;
 pub use sender::{AckOutcome, SenderCounters, SenderWindow, TimeoutOutcome};
+pub use state::{
+    Field, Origin, RECEIVE_WQE_AND_COMPLETION, ReceiverState, RepairStep, SEND_WQE, SenderState,
+};

@@ -2,20 +2,19 @@
 //! answered to each (the data of their public hardware repository; not part of this one).
 //!
 //! Read from the folder that `HIGHWIRE_IRN_TRACE` names, or from `shared/vectors/irn` beside the checkout; skipped otherwise.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test reads its data from a file, and is told where that lies"
+)]
 
-use flate2::read::GzDecoder;
-use highwire_transport::irn::{Arrival, IrnConfig, PacketClass, ReceiverWindow};
+#[path = "common/trace.rs"]
+mod trace;
+
+use highwire_transport::irn::{Arrival, IrnConfig, ReceiverWindow};
 use highwire_wire::Psn;
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::PathBuf;
 
-const ARRIVALS: usize = 140_361;
-
-/// A row of the input: which queue pair, which RC opcode, which PSN.
-type Packet = [u32; 3];
-/// A row of the output: 1 for a NACK, the expected PSN, the PSN that arrived, the MSN, the completions.
-type Answer = [u32; 5];
+use trace::{Answer, Packet, class, load};
 
 #[test]
 fn the_receiver_answers_like_the_authors_hardware() {
@@ -47,50 +46,4 @@ fn replay(packets: &[Packet], initial: Psn) -> Vec<Answer> {
         [is_nack, expected, psn, receiver.msn(), completions]
     };
     packets.iter().map(answer).collect()
-}
-
-/// The reliable connected opcodes that the hardware tells apart (IBTA §9.2.1).
-fn class(opcode: u32) -> PacketClass {
-    match opcode {
-        // SEND last and only, with and without immediate; WRITE last and only with immediate.
-        2..=5 | 9 | 11 => PacketClass::LastWithCompletion,
-        // WRITE last and only; READ request.
-        8 | 10 | 12 => PacketClass::Last,
-        _ => PacketClass::Middle,
-    }
-}
-
-fn load() -> Option<(Vec<Packet>, Vec<Answer>)> {
-    let Some(folder) = folder() else {
-        println!("skipped: no trace (set HIGHWIRE_IRN_TRACE to the folder with receiver-input.txt.gz)");
-        return None;
-    };
-    let input = rows(&folder.join("receiver-input.txt.gz"));
-    assert_eq!(input[0], [ARRIVALS as u32], "the first line counts the arrivals");
-    let packets: Vec<Packet> = input[1..].iter().map(|row| columns(row)).collect();
-    let answers: Vec<Answer> =
-        rows(&folder.join("receiver-output.txt.gz")).iter().map(|row| columns(row)).collect();
-    assert_eq!((packets.len(), answers.len()), (ARRIVALS, ARRIVALS));
-    Some((packets, answers))
-}
-
-#[expect(clippy::disallowed_methods, reason = "a test may be told where its data lies")]
-fn folder() -> Option<PathBuf> {
-    if let Ok(folder) = std::env::var("HIGHWIRE_IRN_TRACE") {
-        return Some(PathBuf::from(folder));
-    }
-    let beside = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/vectors/irn"));
-    beside.join("receiver-input.txt.gz").exists().then_some(beside)
-}
-
-#[expect(clippy::disallowed_methods, reason = "the trace is too large to embed and not ours to copy")]
-fn rows(path: &std::path::Path) -> Vec<Vec<u32>> {
-    let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let mut text = String::new();
-    GzDecoder::new(bytes.as_slice()).read_to_string(&mut text).expect("a gzip file of text");
-    text.lines().map(|line| line.split_whitespace().map(|n| n.parse().expect("a number")).collect()).collect()
-}
-
-fn columns<const N: usize>(row: &[u32]) -> [u32; N] {
-    row.try_into().unwrap_or_else(|_| panic!("{row:?} has not {N} columns"))
 }

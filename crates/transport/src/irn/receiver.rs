@@ -212,6 +212,19 @@ impl ReceiverWindow {
         run.min(SACK_RUN_MAX)
     }
 
+    /// The class with which a packet arrived early, if it did.
+    pub(super) fn class_of_early(&self, psn: Psn) -> Option<PacketClass> {
+        if self.locate(psn) != Location::EarlyAgain {
+            return None;
+        }
+        let (word, bit) = self.position(psn);
+        Some(match self.words[word].map(|bits| bits >> bit & 1 == 1) {
+            [_, false] => PacketClass::Middle,
+            [false, true] => PacketClass::Last,
+            [true, true] => PacketClass::LastWithCompletion,
+        })
+    }
+
     fn has_arrived_early(&self, psn: Psn) -> bool {
         let (word, bit) = self.position(psn);
         let [first, second] = self.words[word];

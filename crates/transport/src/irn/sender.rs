@@ -10,6 +10,7 @@
 use super::config::{IrnConfig, LossRecovery, PartialAcks};
 use super::rule::{Account, News, RecoveryRule};
 use super::sack::SackWindow;
+use super::state::{RepairStep, SenderState};
 use super::trimmed::Trimmed;
 use highwire_stdx::Duration;
 use highwire_wire::Psn;
@@ -543,6 +544,43 @@ impl SenderWindow {
             (self.evident_psn, self.is_presumed) = (new, false);
             self.retransmit_psn = front;
             self.repair = Repair::Search;
+        }
+    }
+
+    /// Everything that a card would store, but the SACK window.
+    pub(super) fn copy_state(&self) -> SenderState {
+        // `went_back_to` serves go-back-N, which IRN is compared with, `trimmed` a network that trims, and `own` another
+        // crate's rule; the rest is no state of the protocol.
+        let SenderWindow {
+            sacked,
+            next_to_send,
+            config: _,
+            repair,
+            in_recovery,
+            is_timer_quick,
+            recovery_psn,
+            retransmit_psn,
+            evident_psn,
+            is_presumed,
+            went_back_to: _,
+            trimmed: _,
+            own: _,
+            counters: _,
+        } = self;
+        SenderState {
+            first_unacknowledged: sacked.front(),
+            next_to_send: *next_to_send,
+            retransmit: *retransmit_psn,
+            recovery: *recovery_psn,
+            repair: match repair {
+                Repair::Idle => RepairStep::Idle,
+                Repair::Resend => RepairStep::Resend,
+                Repair::Search => RepairStep::Search,
+            },
+            in_recovery: *in_recovery,
+            is_timer_quick: *is_timer_quick,
+            evident: *evident_psn,
+            is_presumed: *is_presumed,
         }
     }
 
