@@ -89,6 +89,8 @@ pub(crate) struct Block {
 /// A block that can run.
 pub(crate) struct Bench {
     program: PathBuf,
+    /// A fault of a build that has several, switched on by this argument.
+    fault: Option<String>,
     input_words: usize,
     output_words: usize,
 }
@@ -121,13 +123,20 @@ impl Bench {
         if !program.is_file() {
             verilate(block, &ports, &folder);
         }
-        Some(Bench { program, input_words: words_of::<I>(), output_words: words_of::<O>() })
+        Some(Bench { program, fault: None, input_words: words_of::<I>(), output_words: words_of::<O>() })
+    }
+
+    /// The same block with one of its faults, if it was built with the define `MUTANTS`.
+    #[allow(dead_code, reason = "the nanoPU's blocks are built once per fault")]
+    pub(crate) fn with_fault(self, name: &str) -> Bench {
+        Bench { fault: Some(format!("+{name}")), ..self }
     }
 
     /// Runs the block with a line of inputs per cycle. Returns the outputs and the block's complaints.
     pub(crate) fn run(&self, stimulus: &[u64]) -> (Vec<u64>, String) {
         assert!(stimulus.len().is_multiple_of(self.input_words));
         let mut child = Command::new(&self.program)
+            .args(&self.fault)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
