@@ -74,12 +74,20 @@ pub(crate) const ROCKET_RANDOM_PROGRAMS: Section =
     Section::of("nanopu-hardware.md", "rocket random programs");
 pub(crate) const RTL_SIMULATION: Section = Section::of("nanopu-hardware.md", "simulation");
 pub(crate) const RTL_SYNTHESIS: Section = Section::of("nanopu-hardware.md", "synthesis");
+pub(crate) const IRN_RTL_SIMULATION: Section = Section::of("irn-hardware.md", "simulation");
+pub(crate) const IRN_RTL_RATES: Section = Section::of("irn-hardware.md", "rates");
+pub(crate) const IRN_RTL_SYNTHESIS: Section = Section::of("irn-hardware.md", "synthesis");
+pub(crate) const IRN_STATE: Section = Section::of("irn-hardware.md", "state");
 
 pub(crate) const SOFT_ROCE: Section = Section::of("soft-roce.md", "suites");
 
 /// All of them; those of `docs/wake.md` and `docs/compatibility.md` are kept by their own commands.
 #[cfg(test)]
+<<<<<<< HEAD
 const ALL: [Section; 26] = [
+=======
+const ALL: [Section; 27] = [
+>>>>>>> a7301002 (xtask, docs: IRN's blocks in the commands and pages about hardware)
     MACHINE,
     SPEED,
     PROTOCOL,
@@ -105,7 +113,14 @@ const ALL: [Section; 26] = [
     ROCKET_RANDOM_PROGRAMS,
     RTL_SIMULATION,
     RTL_SYNTHESIS,
+<<<<<<< HEAD
     SOFT_ROCE,
+=======
+    IRN_RTL_SIMULATION,
+    IRN_RTL_RATES,
+    IRN_RTL_SYNTHESIS,
+    IRN_STATE,
+>>>>>>> a7301002 (xtask, docs: IRN's blocks in the commands and pages about hardware)
 ];
 
 /// Draws every chart again from the tables as they stand in the pages.

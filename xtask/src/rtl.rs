@@ -1,11 +1,16 @@
-//! `cargo xtask rtl`: the nanoPU's blocks in SystemVerilog against the model, and their cost in gates.
+//! `cargo xtask rtl`: the nanoPU's and IRN's blocks in SystemVerilog against the models, and their cost in gates.
 
+mod irn;
 mod synthesis;
 
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
+<<<<<<< HEAD
+=======
+use crate::measurements::{self, Section};
+>>>>>>> a7301002 (xtask, docs: IRN's blocks in the commands and pages about hardware)
 use crate::packages;
 use crate::shell::Log;
 use crate::table::Table;
@@ -20,12 +25,20 @@ pub(crate) const PACKAGES: &[&str] = &["verilator", "g++", "make"];
   cargo xtask rtl                         every block against the model, cycle by cycle
   cargo xtask rtl --cycles 1000000        for longer
   cargo xtask rtl --yosys                 gates, flip-flops, memory and logic depth of each block
-  cargo xtask rtl --yosys --write-docs    and put the tables into docs/measurements/nanopu-hardware.md")]
+  cargo xtask rtl --only irn              IRN's blocks alone
+  cargo xtask rtl --state                 the bits that IRN adds to a queue pair
+  cargo xtask rtl --yosys --write-docs    and put the tables into docs/measurements")]
 pub(crate) struct Args {
+    /// The blocks of one family.
+    #[arg(long, value_enum)]
+    only: Option<Family>,
+    /// Count the bits that IRN adds to a queue pair instead of simulating blocks.
+    #[arg(long, conflicts_with_all = ["yosys", "only"])]
+    state: bool,
     /// Synthesise the blocks instead of simulating them, and print what they cost.
     #[arg(long)]
     yosys: bool,
-    /// Put the table of what was done into docs/measurements/nanopu-hardware.md.
+    /// Put the tables of what was done into docs/measurements.
     #[arg(long)]
     write_docs: bool,
     /// How long each random run is, in cycles.
@@ -33,28 +46,62 @@ pub(crate) struct Args {
     cycles: u64,
 }
 
-/// Simulates or synthesises.
+/// The blocks that one crate's test compares with its models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Family {
+    /// The nanoPU's.
+    Nanopu,
+    /// IRN's.
+    Irn,
+}
+
+impl Family {
+    const ALL: [Family; 2] = [Family::Nanopu, Family::Irn];
+
+    fn package(self) -> &'static str {
+        match self {
+            Family::Nanopu => "highwire-nanopu",
+            Family::Irn => "highwire-transport",
+        }
+    }
+
+    fn simulation(self) -> Section {
+        match self {
+            Family::Nanopu => measurements::RTL_SIMULATION,
+            Family::Irn => measurements::IRN_RTL_SIMULATION,
+        }
+    }
+
+    fn synthesis(self) -> Section {
+        match self {
+            Family::Nanopu => measurements::RTL_SYNTHESIS,
+            Family::Irn => measurements::IRN_RTL_SYNTHESIS,
+        }
+    }
+}
+
+/// Simulates, synthesises or counts.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let log = Log::create("rtl")?;
-    let needed = if args.yosys { &["yosys"][..] } else { PACKAGES };
+    let needed = match args {
+        Args { state: true, .. } => &[][..],
+        Args { yosys: true, .. } => &["yosys"],
+        _ => PACKAGES,
+    };
     if let Err(missing) = packages::ensure(needed, &log)? {
         bail!(missing.0);
     }
-    let (section, table) = if args.yosys {
-        (measurements::RTL_SYNTHESIS, synthesis::table()?)
-    } else {
-        match simulate(args.cycles, &log)? {
-            Some(table) => (measurements::RTL_SIMULATION, table),
-            None => return Ok(ExitCode::FAILURE),
+    let Some(tables) = tables(args, &log)? else { return Ok(ExitCode::FAILURE) };
+    for (section, table) in tables {
+        println!("{}", table.to_text());
+        if args.write_docs {
+            section.write(&table.to_markdown())?;
         }
-    };
-    println!("{}", table.to_text());
-    if args.write_docs {
-        section.write(&table.to_markdown())?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
+<<<<<<< HEAD
 /// Runs the co-simulation, and adds up its output; nothing if a port differs, which has been shown.
 fn simulate(cycles: u64, log: &Log) -> Result<Option<Table>> {
     let line = debug::test("highwire-nanopu", &["rtl"]).words("-- --show-output");
@@ -63,8 +110,40 @@ fn simulate(cycles: u64, log: &Log) -> Result<Option<Table>> {
         let shown: Vec<&str> = text.lines().rev().take(60).collect();
         shown.iter().rev().for_each(|line| println!("{line}"));
         return Ok(None);
+=======
+/// The tables, each with its section; nothing if something failed, which has been shown.
+fn tables(args: &Args, log: &Log) -> Result<Option<Vec<(Section, Table)>>> {
+    if args.state {
+        return Ok(irn::state(log)?.map(|table| vec![(measurements::IRN_STATE, table)]));
+>>>>>>> a7301002 (xtask, docs: IRN's blocks in the commands and pages about hardware)
     }
-    Ok(Some(summary(&log.text()?)))
+    let mut tables = Vec::new();
+    for family in Family::ALL.into_iter().filter(|&family| args.only.is_none_or(|only| only == family)) {
+        if args.yosys {
+            tables.push((family.synthesis(), synthesis::table(family)?));
+            continue;
+        }
+        let Some(text) = simulate(family, args.cycles, log)? else { return Ok(None) };
+        tables.push((family.simulation(), summary(&text)));
+        if family == Family::Irn {
+            tables.push((measurements::IRN_RTL_RATES, irn::rates(&text)));
+        }
+    }
+    Ok(Some(tables))
+}
+
+/// Runs the co-simulation; nothing if a port differs, which has been shown.
+fn simulate(family: Family, cycles: u64, log: &Log) -> Result<Option<String>> {
+    let line = Line::cargo(&format!("test --package {} --test rtl -- --show-output", family.package()));
+    let before = log.text()?.len();
+    let equal = line.env("HIGHWIRE_RTL_CYCLES", cycles.to_string()).run_logged(log)?;
+    let text = log.text()?.split_off(before);
+    if equal {
+        return Ok(Some(text));
+    }
+    let shown: Vec<&str> = text.lines().rev().take(60).collect();
+    shown.iter().rev().for_each(|line| println!("{line}"));
+    Ok(None)
 }
 
 /// Adds up lines like `block: what: 20000 cycles, 6 output ports each, equal`.

@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result, bail};
 
+use super::Family;
 use crate::shell::{Line, root, target_dir};
 use crate::table::Table;
 
@@ -42,6 +43,14 @@ const BLOCKS: &[Block] = &[
     block("send_path", EIGHTH),
 ];
 
+/// Bitmaps of 128 packets, as in the authors' synthesis. `irn_receiver` and `irn_sender` only add memories to them.
+const IRN_BLOCKS: &[Block] = &[
+    block("irn_receive_data", &[]),
+    block("irn_tx_free", &[]),
+    block("irn_receive_ack", &[]),
+    block("irn_timeout", &[]),
+];
+
 /// Yosys' figures for a block.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Cost {
@@ -52,10 +61,14 @@ struct Cost {
 }
 
 /// A row per block.
-pub(super) fn table() -> Result<Table> {
+pub(super) fn table(family: Family) -> Result<Table> {
+    let blocks = match family {
+        Family::Nanopu => BLOCKS,
+        Family::Irn => IRN_BLOCKS,
+    };
     let mut table =
         Table::new(&["block", "parameters", "gates", "flip-flops", "memory, bits", "depth, gates"]);
-    for block in BLOCKS {
+    for block in blocks {
         let cost = synthesise(block)?;
         eprintln!("{}: {cost:?}", block.top);
         let parameters: Vec<String> =
