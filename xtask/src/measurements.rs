@@ -83,11 +83,7 @@ pub(crate) const SOFT_ROCE: Section = Section::of("soft-roce.md", "suites");
 
 /// All of them; those of `docs/wake.md` and `docs/compatibility.md` are kept by their own commands.
 #[cfg(test)]
-<<<<<<< HEAD
-const ALL: [Section; 26] = [
-=======
-const ALL: [Section; 27] = [
->>>>>>> a7301002 (xtask, docs: IRN's blocks in the commands and pages about hardware)
+const ALL: [Section; 30] = [
     MACHINE,
     SPEED,
     PROTOCOL,
@@ -113,14 +109,11 @@ const ALL: [Section; 27] = [
     ROCKET_RANDOM_PROGRAMS,
     RTL_SIMULATION,
     RTL_SYNTHESIS,
-<<<<<<< HEAD
-    SOFT_ROCE,
-=======
     IRN_RTL_SIMULATION,
     IRN_RTL_RATES,
     IRN_RTL_SYNTHESIS,
     IRN_STATE,
->>>>>>> a7301002 (xtask, docs: IRN's blocks in the commands and pages about hardware)
+    SOFT_ROCE,
 ];
 
 /// Draws every chart again from the tables as they stand in the pages.

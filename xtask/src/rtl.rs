@@ -7,14 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-<<<<<<< HEAD
-=======
+use crate::debug;
 use crate::measurements::{self, Section};
->>>>>>> a7301002 (xtask, docs: IRN's blocks in the commands and pages about hardware)
 use crate::packages;
 use crate::shell::Log;
 use crate::table::Table;
-use crate::{debug, measurements};
 
 /// The tools for the co-simulation.
 pub(crate) const PACKAGES: &[&str] = &["verilator", "g++", "make"];
@@ -101,21 +98,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-<<<<<<< HEAD
-/// Runs the co-simulation, and adds up its output; nothing if a port differs, which has been shown.
-fn simulate(cycles: u64, log: &Log) -> Result<Option<Table>> {
-    let line = debug::test("highwire-nanopu", &["rtl"]).words("-- --show-output");
-    if !line.env("HIGHWIRE_RTL_CYCLES", cycles.to_string()).run_logged(log)? {
-        let text = log.text()?;
-        let shown: Vec<&str> = text.lines().rev().take(60).collect();
-        shown.iter().rev().for_each(|line| println!("{line}"));
-        return Ok(None);
-=======
 /// The tables, each with its section; nothing if something failed, which has been shown.
 fn tables(args: &Args, log: &Log) -> Result<Option<Vec<(Section, Table)>>> {
     if args.state {
         return Ok(irn::state(log)?.map(|table| vec![(measurements::IRN_STATE, table)]));
->>>>>>> a7301002 (xtask, docs: IRN's blocks in the commands and pages about hardware)
     }
     let mut tables = Vec::new();
     for family in Family::ALL.into_iter().filter(|&family| args.only.is_none_or(|only| only == family)) {
@@ -134,7 +120,7 @@ fn tables(args: &Args, log: &Log) -> Result<Option<Vec<(Section, Table)>>> {
 
 /// Runs the co-simulation; nothing if a port differs, which has been shown.
 fn simulate(family: Family, cycles: u64, log: &Log) -> Result<Option<String>> {
-    let line = Line::cargo(&format!("test --package {} --test rtl -- --show-output", family.package()));
+    let line = debug::test(family.package(), &["rtl"]).words("-- --show-output");
     let before = log.text()?.len();
     let equal = line.env("HIGHWIRE_RTL_CYCLES", cycles.to_string()).run_logged(log)?;
     let text = log.text()?.split_off(before);

@@ -10,8 +10,8 @@ use anyhow::Result;
 
 use crate::shell::{Line, Log, has_program, root, target_dir};
 use crate::{
-    commands, compat, debug, dist, documents, fuzz, interop, java, layers, packages, programs, python, rtl, store,
-    witnesses,
+    commands, compat, debug, dist, documents, fuzz, interop, java, layers, packages, programs, python, rtl,
+    store, witnesses,
 };
 
 use super::tally::Tally;
@@ -65,16 +65,11 @@ pub(super) const ALL: &[Step] = &[
     rest("dissector", "Wireshark reads the extension's packets as `highwire pcap` does", dissector)
         .in_unit_with(&["tshark"]),
     rest("witnesses", "Porcupine finds each key of simulated histories linearizable", witnesses::step),
-<<<<<<< HEAD
-    rest("rtl", "the nanoPU's blocks in SystemVerilog do what the model does, cycle by cycle", rtl_blocks)
-        .in_unit_with(rtl::PACKAGES),
-=======
     rest(
         "rtl",
         "the nanoPU's and IRN's blocks in SystemVerilog do what the models do, cycle by cycle",
         rtl_blocks,
     ),
->>>>>>> a7301002 (xtask, docs: IRN's blocks in the commands and pages about hardware)
     rest("wake-model", "no wake-up is lost in any modelled interleaving", wake_model),
     rest("wake-soak", "no wake-up is lost among a million events for threads that sleep", wake_soak),
     rest("models", "loom finds no interleaving that breaks the tables", models),
@@ -290,11 +285,8 @@ fn rtl_blocks(log: &Log) -> Result<Tally> {
     if let Err(missing) = packages::ensure(rtl::PACKAGES, log)? {
         return Ok(Tally::skipped("rtl", &missing.0));
     }
-<<<<<<< HEAD
-    cargo_test(log, debug::test("highwire-nanopu", &["rtl"]))
-=======
-    cargo_test(log, Line::cargo("test --package highwire-nanopu --package highwire-transport --test rtl"))
->>>>>>> a7301002 (xtask, docs: IRN's blocks in the commands and pages about hardware)
+    let line = debug::test("highwire-nanopu", &["rtl"]).words("--package highwire-transport");
+    cargo_test(log, line)
 }
 
 /// The part that all echoes share, and those over bare sockets, which take seconds to build. The benchmarks

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use highwire_fabric::{NodeId, PortId};
 
 use super::Net;
+use crate::stamped::Wire;
 
 /// The nodes along a circle of paused links, the first one again at the end; empty without one.
-pub(super) fn waiting_circle(net: &Net) -> Vec<String> {
+pub(super) fn waiting_circle<W: Wire>(net: &Net<W>) -> Vec<String> {
     let ends = |port: PortId| (net.node_of(port), net.node_of(net.peer(port)));
     let paused: Vec<PortId> = (0..net.port_count()).map(PortId).filter(|port| net.is_paused(*port)).collect();
     let links: Vec<(NodeId, NodeId)> = paused.into_iter().map(ends).collect();

@@ -520,7 +520,7 @@ mod tests {
         let address = Address::new(Gid::from_ip(address(2)));
         let headers = Headers::new(Opcode::RcSendOnly, Qpn::GSI, Psn::new(1), Ext::None);
         let (qpn, payload) = (Qpn::GSI, Gather::EMPTY);
-        let packet = Outgoing { qpn, address: &address, headers: &headers, payload, order };
+        let packet = Outgoing { qpn, address: &address, headers: &headers, payload, order, path: 0 };
         assert_eq!(neighbours.send(Instant::ZERO, &packet, &memory), Sent::Yes);
     }
 
