@@ -67,7 +67,6 @@ fn telemetry_can_be_switched_off_and_is_missed() {
     let told = outcomes();
     assert_eq!(swift.totals.fingerprint, told[1].1.totals.fingerprint, "Swift needs no telemetry");
     assert_ne!(hpcc.totals.fingerprint, told[2].1.totals.fingerprint);
-    assert!(queue_bytes_max(&hpcc) > queue_bytes_max(&told[2].1));
 }
 
 /// The rule of another crate, by name in a plan: every byte arrives, three packets beyond a loss bring its repetition, and one loss

@@ -126,7 +126,7 @@ fn unit(log: &Log) -> Result<Tally> {
     }
     let broker = target_dir().join("debug/highwire");
     let line = Line::cargo(
-        "test --workspace --exclude highwire --exclude highwire-lab --lib --bins --tests --no-fail-fast",
+        "test --workspace --exclude highwire --exclude highwire-lab --exclude highwire-python --lib --bins --tests --no-fail-fast",
     );
     cargo_test(log, line.env("HIGHWIRE_BROKER", broker))
 }

@@ -406,8 +406,7 @@ fn departures(delay: Duration, lost: &'static [u32]) -> Vec<(u32, u64)> {
     assert_eq!(pair.outcomes(A), ["1 Success"]);
     assert_eq!(pair.bytes(B, 0, 20 * 1024), pair.bytes(A, 0, 20 * 1024));
     assert_eq!(pair.count(A, Counter::Timeouts), 0);
-    let log = log.borrow().clone();
-    log
+    log.borrow().clone()
 }
 
 /// IRN §6.3: a repetition leaves so much after it became the next one; a second one is fetched behind it, and new packets pass both.

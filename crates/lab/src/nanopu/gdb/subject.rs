@@ -16,7 +16,7 @@ pub(crate) enum Subject<'a> {
 
 /// The state of a subject at some time.
 pub(super) enum Saved {
-    Node(Box<Node>, Progress),
+    Node(Box<Node>, Box<Progress>),
     Bare(Box<Bench>),
 }
 
@@ -57,7 +57,7 @@ impl<'a> Subject<'a> {
 
     pub(super) fn save(&self) -> Saved {
         match self {
-            Subject::Node { node, play, .. } => Saved::Node(node.clone(), play.progress()),
+            Subject::Node { node, play, .. } => Saved::Node(node.clone(), Box::new(play.progress())),
             Subject::Bare { bench, .. } => Saved::Bare(bench.clone()),
         }
     }
