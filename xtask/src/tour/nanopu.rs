@@ -106,7 +106,7 @@ pub(super) fn rocket(program: &Program, results: &mut Results) -> Result<Stop> {
         let recorded = record.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let theirs =
             recorded.and_then(|line| line.split(' ').nth(1)).with_context(|| format!("{RECORD}: {name}"))?;
-        let here = report["cycles"].to_string();
+        let here = report["cycles_before_the_end"].to_string();
         equal += usize::from(here == theirs);
         table.row([name.into(), report["instructions"].to_string(), here, theirs.into()]);
     }

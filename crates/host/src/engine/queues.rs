@@ -385,6 +385,10 @@ impl Engine {
 
     /// Moves completions and events out of the RNIC; returns the number of completions.
     pub(super) fn deliver(&mut self) -> u32 {
+        // Before the completion that it explains.
+        while let Some(denial) = self.rnic.poll_denial() {
+            crate::events::log(|| self.rnic.regions().explain(&denial));
+        }
         let mut delivered = 0;
         while let Some((cq, completion)) = self.rnic.poll_completion() {
             delivered += 1;
@@ -411,9 +415,6 @@ impl Engine {
         }
         if delivered > 0 || std::mem::take(&mut self.turn.has_refused) {
             self.publish();
-        }
-        while let Some(denial) = self.rnic.poll_denial() {
-            crate::events::log(|| self.rnic.regions().explain(&denial));
         }
         let mut has_settled = false;
         while let Some(event) = self.rnic.poll_event() {

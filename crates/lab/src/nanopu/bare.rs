@@ -35,6 +35,8 @@ const TRAPS_MAX: u32 = 3;
 #[derive(Debug, Serialize)]
 struct Report {
     cycles: u64,
+    /// The same without the last instruction, the store that ends the run: as the record of Rocket's RTL counts.
+    cycles_before_the_end: u64,
     instructions: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     cycles_per_instruction: Option<f64>,
@@ -77,6 +79,8 @@ pub(super) struct Bench {
     /// The cycles of the first and the last commit of the program.
     first: Option<u64>,
     last: u64,
+    /// The last but one.
+    last_but_one: u64,
     instructions: u64,
     traps: u64,
     /// Traps without an instruction in between, and the first of them.
@@ -106,6 +110,7 @@ impl Bench {
             },
             first: None,
             last: 0,
+            last_but_one: 0,
             instructions: 0,
             traps: 0,
             in_row: 0,
@@ -146,7 +151,7 @@ impl Bench {
                     let bus = &mut self.bus;
                     (bus.instruction_lines, bus.data_lines) = (bus.instruction_lines.min(1), 0);
                 }
-                self.last = commit.cycle;
+                (self.last_but_one, self.last) = (self.last, commit.cycle);
                 self.instructions += u64::from(is_program);
                 let writes = |access: &MemoryAccess| access.kind != AccessKind::Load;
                 self.said += u64::from(
@@ -243,10 +248,11 @@ fn play(mut bench: Bench, program: &Program, cycles_max: u64, mut on_commit: imp
             on_commit(&commit);
         }
     };
-    let Bench { first, last, instructions, traps, bus, .. } = bench;
+    let Bench { first, last, last_but_one, instructions, traps, bus, .. } = bench;
     let cycles = first.map_or(0, |first| last - first);
     Report {
         cycles,
+        cycles_before_the_end: first.map_or(0, |first| last_but_one.saturating_sub(first)),
         instructions,
         cycles_per_instruction: (instructions > 1).then(|| cycles as f64 / (instructions - 1) as f64),
         instruction_lines_fetched: bus.instruction_lines,
@@ -364,6 +370,7 @@ mod tests {
         assert_eq!(report.problem, None);
         // The record ends before the store that ends the run.
         assert_eq!(report.instructions, numbers[0] + 1);
+        assert_eq!(report.cycles_before_the_end, numbers[1]);
         assert!((1..10).contains(&(report.cycles - numbers[1])), "{report:?}");
         assert!(report.data_lines_fetched > 0 && report.instruction_lines_fetched > 0, "{report:?}");
     }
