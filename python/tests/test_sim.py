@@ -49,8 +49,11 @@ LONG = {
 
 #: Says that it plays once its main thread is inside the call: a signal before that would be Python's own business.
 CHILD = """
-import json, linecache, sys, threading
+import json, linecache, signal, sys, threading
 import highwire.sim as sim
+
+# What runs in the background of a shell ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def watch(main):
     while True:
