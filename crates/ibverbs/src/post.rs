@@ -245,7 +245,7 @@ pub(crate) unsafe extern "C-unwind" fn post_send(
             }
             None
         });
-        // Only now: whoever explains it asks the queue pair, which the chain has for itself.
+        // Only now: its explanation asks the queue pair, which is locked within the chain.
         refused.map_or(0, |error| errno::of_post("ibv_post_send", Some(qp), error))
     })
 }

@@ -1,6 +1,6 @@
 //! Says why a call was refused, with `HIGHWIRE_LOG=1`: one sentence on stderr for each, with what to change.
 //!
-//! Control calls run inside [`told`], which knows their name. Whoever refuses gives the reason ([`because`]); the
+//! Control calls run inside [`told`], which knows their name. A refusal comes with its reason ([`because`]); the
 //! outermost call prints the last one when it fails. On the data path nothing is noted before a request is refused.
 
 use crate::boundary::Failure;
@@ -104,13 +104,17 @@ fn line(call: &str, errno: c_int, reason: Option<&str>) -> String {
 /// Prints a line, unless it was printed often enough.
 pub(crate) fn say_once(line: &str) {
     static SAID: LazyLock<Mutex<HashMap<String, u32>>> = LazyLock::new(Mutex::default);
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    if said.len() >= LINES_MAX {
-        said.clear();
-    }
-    let times = said.entry(line.to_string()).or_default();
-    *times = times.saturating_add(1);
-    match *times {
+    let times = {
+        let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.len() >= LINES_MAX {
+            said.clear();
+        }
+        let times = said.entry(line.to_string()).or_default();
+        *times = times.saturating_add(1);
+        *times
+    };
+    // Without the lock: a terminal that stands still holds up only the thread that prints.
+    match times {
         REPEATS_MAX => env::say(&format!("{line} (said {REPEATS_MAX} times; no more)")),
         times if times < REPEATS_MAX => env::say(&line),
         _ => {}
