@@ -7,10 +7,11 @@
 //! Invariants: `next_to_send` is at most `cap` ahead of `first_unacknowledged`, modulo 2^24; only packets in between are marked
 //! in the SACK window; while a loss is being repaired, `retransmit_psn` is the last packet resent or the next to be.
 
+mod told;
+
 use super::config::{IrnConfig, LossRecovery, PartialAcks};
 use super::rule::{Account, News, RecoveryRule};
 use super::sack::SackWindow;
-use super::state::{RepairStep, SenderState};
 use super::trimmed::Trimmed;
 use highwire_stdx::Duration;
 use highwire_wire::Psn;
@@ -544,64 +545,6 @@ impl SenderWindow {
             (self.evident_psn, self.is_presumed) = (new, false);
             self.retransmit_psn = front;
             self.repair = Repair::Search;
-        }
-    }
-
-    /// Everything that a card would store, but the SACK window.
-    pub(super) fn copy_state(&self) -> SenderState {
-        // `went_back_to` serves go-back-N, which IRN is compared with, `trimmed` a network that trims, and `own` another
-        // crate's rule; the rest is no state of the protocol.
-        let SenderWindow {
-            sacked,
-            next_to_send,
-            config: _,
-            repair,
-            in_recovery,
-            is_timer_quick,
-            recovery_psn,
-            retransmit_psn,
-            evident_psn,
-            is_presumed,
-            went_back_to: _,
-            trimmed: _,
-            own: _,
-            counters: _,
-        } = self;
-        SenderState {
-            first_unacknowledged: sacked.front(),
-            next_to_send: *next_to_send,
-            retransmit: *retransmit_psn,
-            recovery: *recovery_psn,
-            repair: match repair {
-                Repair::Idle => RepairStep::Idle,
-                Repair::Resend => RepairStep::Resend,
-                Repair::Search => RepairStep::Search,
-            },
-            in_recovery: *in_recovery,
-            is_timer_quick: *is_timer_quick,
-            evident: *evident_psn,
-            is_presumed: *is_presumed,
-        }
-    }
-
-    /// The state on one line, with PSNs counted from `origin`.
-    pub(super) fn describe(&self, out: &mut dyn fmt::Write, origin: Psn) -> fmt::Result {
-        let n = |psn: Psn| psn.sub(origin.value()).value();
-        write!(out, "{}..{}", n(self.first_unacknowledged()), n(self.next_to_send))?;
-        if !self.sacked.is_empty() {
-            out.write_str(" sacked")?;
-            self.sacked.iter().try_for_each(|psn| write!(out, " {}", n(psn)))?;
-        }
-        if self.in_recovery {
-            write!(out, " | recovery to {}", n(self.recovery_psn))?;
-        }
-        if let Some(psn) = self.trimmed.next() {
-            write!(out, " | trimmed {}", n(psn))?;
-        }
-        match self.repair {
-            Repair::Idle => Ok(()),
-            Repair::Resend => write!(out, " | resend {}", n(self.retransmit_psn)),
-            Repair::Search => write!(out, " | search after {}", n(self.retransmit_psn)),
         }
     }
 
