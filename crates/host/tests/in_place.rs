@@ -14,11 +14,12 @@ mod pages;
 use common::{Setup, next_ok};
 use highwire_host::verbs::{Operation, RecvWr, SendWr, Service};
 use highwire_host::{Engine, LinkChoice, MovingWay, permit_moving};
+use libtest_mimic::{Arguments, Trial};
 use pages::{PAGE, Pages, by_every_way, direct, done_alone, pair};
 use std::ptr;
 
 fn main() {
-    let tests: [(&str, fn()); 14] = [
+    let tests: [(&str, fn()); 15] = [
         (
             "a_peer_works_on_memory_whose_owner_calls_nothing",
             a_peer_works_on_memory_whose_owner_calls_nothing,
@@ -41,6 +42,7 @@ fn main() {
             "pages_that_hold_other_data_move_where_that_is_safe",
             moving::pages_that_hold_other_data_move_where_that_is_safe,
         ),
+        ("threads_that_begin_are_waited_for", moving::threads_that_begin_are_waited_for),
         (
             "memory_moves_under_threads_that_use_it_by_every_way",
             moving::memory_moves_under_threads_that_use_it_by_every_way,
@@ -58,16 +60,16 @@ fn main() {
         ("whatever_is_held_is_pinned", whatever_is_held_is_pinned),
         ("the_stack_and_the_memory_of_another_device_stay", the_stack_and_the_memory_of_another_device_stay),
     ];
-    println!("running {} tests", tests.len());
-    for (name, test) in tests {
-        permit_moving(&MovingWay::ALL);
-        test();
-        println!("test {name} ... ok");
-    }
-    println!(
-        "test result: ok. {} passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; in one thread",
-        tests.len()
-    );
+    let trials = tests.map(|(name, test)| {
+        Trial::test(name, move || {
+            permit_moving(&MovingWay::ALL);
+            test();
+            Ok(())
+        })
+    });
+    // With one thread, that is the main thread.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, trials.into()).exit();
 }
 
 fn a_peer_works_on_memory_whose_owner_calls_nothing() {
@@ -331,6 +333,6 @@ fn the_stack_and_the_memory_of_another_device_stay() {
     a.post(1, Operation::Write(ours.remote(0)), 0, 64);
     next_ok(a, b);
     assert_eq!(direct(a), 0);
-    b.post(2, Operation::Write(theirs.remote(0)), 0, 64);
-    assert!(b.cq.poll_one().is_some(), "it was moved for the first device");
+    done_alone(b, Operation::Write(theirs.remote(0)), 0, 64);
+    assert_eq!(direct(b), 1, "it was moved for the first device");
 }

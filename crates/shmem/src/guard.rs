@@ -23,7 +23,7 @@ mod machine;
 mod pause;
 mod segments;
 
-pub use pause::{Pause, can_pause, pause};
+pub use pause::{Pause, can_pause, is_anybody_inside, pause};
 
 use std::sync::atomic::Ordering;
 

@@ -44,20 +44,31 @@ fn interesting<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     lines[from.unwrap_or(tail)..].to_vec()
 }
 
-/// The binaries with failing tests, and the output of each such test, without the frames of backtraces.
+/// The binaries with failing tests, and the output of each such test, without the frames of backtraces. Of a binary that ended
+/// without a result, as one does that a signal kills, it is the end of what it said.
 fn failures<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     let mut shown = Vec::new();
-    let (mut binary, mut first) = ("", None);
-    for (place, &line) in lines.iter().enumerate() {
-        if line.trim_start().starts_with("Running ") || line.trim_start().starts_with("Doc-tests ") {
-            (binary, first) = (line, None);
-        } else if line == "failures:" && first.is_none() {
-            first = Some(place);
-        } else if line.starts_with("test result: ")
-            && let Some(first) = first.take().filter(|_| line.contains("FAILED"))
-        {
-            shown.extend(["", binary]);
-            shown.extend(without_frames(&lines[first..=place]));
+    let starts = |line: &str| {
+        let line = line.trim_start();
+        line.starts_with("Running ") || line.starts_with("Doc-tests ")
+    };
+    let first = lines.iter().position(|line| starts(line)).unwrap_or(lines.len());
+    for part in lines[first..].chunk_by(|_, line| !starts(line)) {
+        let result = part.iter().position(|line| line.starts_with("test result: "));
+        match result {
+            Some(end) if part[end].contains("FAILED") => {
+                let first = part[..end].iter().position(|line| *line == "failures:").unwrap_or(0);
+                shown.extend(["", part[0]]);
+                shown.extend(without_frames(&part[first..=end]));
+            }
+            Some(_) => {}
+            None => {
+                // What cargo says of the binary belongs to it; what it says of all comes after.
+                let end = part.iter().position(|line| line.starts_with("error: ") && line.contains("target"));
+                let said = without_frames(&part[1..end.unwrap_or(part.len())]);
+                shown.extend(["", part[0]]);
+                shown.extend(&said[said.len().saturating_sub(TAIL_LINES)..]);
+            }
         }
     }
     shown
@@ -187,9 +198,36 @@ error: 1 target failed:";
     }
 
     #[test]
+    fn a_binary_that_ends_without_a_result_is_shown_with_its_last_words() {
+        const ENDS: &str = "\
+     Running tests/in_main.rs (target/debug/deps/in_main-1)
+running 2 tests
+test first ... ok
+thread 'main' panicked at in_main.rs:7:5:
+nobody else is needed
+error: test failed, to rerun pass `-p a --test in_main`
+Caused by:
+  process didn't exit successfully: `in_main` (signal: 11, SIGSEGV: invalid memory reference)
+     Running tests/late.rs (target/debug/deps/late-1)
+test other ... ok
+test result: ok. 1 passed; 0 failed; 0 ignored
+error: 1 target failed:
+    `-p a --test in_main`";
+        let lines: Vec<&str> = ENDS.lines().collect();
+        let shown = interesting(&lines).join("\n");
+        for part in ["tests/in_main.rs", "test first", "nobody else", "SIGSEGV"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        assert!(!shown.contains("late") && !shown.contains("other"), "{shown}");
+        // The last of all binaries, too.
+        let shown = interesting(&lines[..8]).join("\n");
+        assert!(shown.contains("nobody else") && shown.contains("SIGSEGV"), "{shown}");
+    }
+
+    #[test]
     fn a_test_that_says_much_is_cut_in_its_middle() {
         let much: Vec<String> = (0..500).map(|line| format!("line {line}")).collect();
-        let mut lines = vec!["failures:", "---- t stdout ----"];
+        let mut lines = vec!["     Running tests/t.rs", "failures:", "---- t stdout ----"];
         lines.extend(much.iter().map(String::as_str));
         lines.push("test result: FAILED. 0 passed; 1 failed");
         let shown = interesting(&lines);

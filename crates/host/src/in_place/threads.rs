@@ -2,6 +2,7 @@
 
 use super::PAGE_BYTES;
 use crate::sys::SignalMask;
+use highwire_shmem::guard;
 use std::io;
 use std::ops::Range;
 use std::ptr;
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 /// Threads that touch the application's memory only on an engine's behalf.
 static OWN: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
@@ -84,30 +86,60 @@ pub(super) fn company() -> Company {
 pub(super) fn any_blocks_faults() -> bool {
     /// The last attempts were all in vain, so there is such a thread.
     static IS_KNOWN: AtomicBool = AtomicBool::new(false);
-    // A thread that begins, or that is on its way out of the handler, blocks faults for a moment.
-    let attempts = if IS_KNOWN.load(Ordering::Relaxed) { 1 } else { 200 };
-    let found = (0..attempts).all(|_| {
-        let found = one_blocks_faults();
-        if found {
-            std::thread::yield_now();
+    let at_once = if IS_KNOWN.load(Ordering::Relaxed) { 1 } else { 200 };
+    // A thread that begins or ends, or that is on its way out of the handler, blocks faults until it gets a core, for which
+    // other programs may make it wait.
+    let later = 1000;
+    let mut found = Faults::Blocked;
+    for attempt in 0..at_once + later {
+        found = faults();
+        match found {
+            Faults::Arrive => break,
+            _ if attempt < at_once => std::thread::yield_now(),
+            Faults::Blocked if !guard::is_anybody_inside() => break,
+            _ => std::thread::sleep(Duration::from_millis(1)),
         }
-        found
-    });
-    IS_KNOWN.store(found, Ordering::Relaxed);
-    found
+    }
+    let blocks = found != Faults::Arrive;
+    IS_KNOWN.store(blocks, Ordering::Relaxed);
+    blocks
 }
 
-fn one_blocks_faults() -> bool {
-    let Ok(mut tasks) = numbers() else { return true };
-    let blocks = |thread: libc::pid_t| {
-        let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status"));
-        // A thread that has ended meanwhile touches nothing.
-        let Ok(status) = status else { return false };
-        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
-        let blocked = blocked.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-        blocked.is_none_or(|set| set & 1 << (libc::SIGSEGV - 1) != 0)
-    };
-    tasks.any(|thread| thread.is_none_or(blocks))
+/// What faults of the process's threads meet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Faults {
+    /// The handler.
+    Arrive,
+    /// A thread that the C library is about to start or to end, and whose every signal it blocks meanwhile.
+    BlockedForNow,
+    /// A thread that blocks them.
+    Blocked,
+}
+
+fn faults() -> Faults {
+    let Ok(tasks) = numbers() else { return Faults::Blocked };
+    tasks.map(|thread| thread.map_or(Faults::Blocked, faults_of)).max().unwrap_or(Faults::Blocked)
+}
+
+fn faults_of(thread: libc::pid_t) -> Faults {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status"));
+    // A thread that has ended meanwhile touches nothing.
+    let Ok(status) = status else { return Faults::Arrive };
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let blocked = blocked.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    blocked.map_or(Faults::Blocked, faults_with)
+}
+
+/// What a fault meets in a thread that blocks these signals.
+fn faults_with(blocked: u64) -> Faults {
+    const FAULT: u64 = 1 << (libc::SIGSEGV - 1);
+    /// The C library keeps two signals for itself: programs cannot block them through it.
+    const ITS_OWN: u64 = 0b11 << (32 - 1);
+    match blocked {
+        set if set & FAULT == 0 => Faults::Arrive,
+        set if set & ITS_OWN == ITS_OWN => Faults::BlockedForNow,
+        _ => Faults::Blocked,
+    }
 }
 
 /// Whether a filter looks at the process's system calls, or the kernel does not tell.
@@ -162,4 +194,26 @@ fn current() -> libc::pid_t {
 
 fn own() -> std::sync::MutexGuard<'static, Vec<libc::pid_t>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_with_every_signal_blocked_is_about_to_begin_or_to_end() {
+        let segv = 1 << (libc::SIGSEGV - 1);
+        // What `sigfillset` gives: all but the two of the C library.
+        let all_of_a_program = !(0b11u64 << 31);
+        for (set, expected) in [
+            (0, Faults::Arrive),
+            (!segv, Faults::Arrive),
+            (segv, Faults::Blocked),
+            (all_of_a_program, Faults::Blocked),
+            (u64::MAX, Faults::BlockedForNow),
+        ] {
+            assert_eq!(faults_with(set), expected, "{set:#x}");
+        }
+        assert!(Faults::Arrive < Faults::BlockedForNow && Faults::BlockedForNow < Faults::Blocked);
+    }
 }

@@ -74,6 +74,36 @@ pub(crate) fn pages_that_hold_other_data_move_where_that_is_safe() {
     assert_eq!((pages.get(PAGE + 8), pages.get(PAGE + 108)), (bytes[0], bytes[0]));
 }
 
+/// A thread that is about to run, or to end, blocks every signal. It gets a core late where others compute.
+pub(crate) fn threads_that_begin_are_waited_for() {
+    permit_moving(&[MovingWay::Protection]);
+    let [a, b] = &pair();
+    let pages = Pages::new(16);
+    let (blocked, is_blocked) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let mask = |how: libc::c_int, set: u64| {
+            // SAFETY: a system call that reads eight bytes. The C library would leave out its own signals.
+            unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, &raw const set, 0usize, 8usize) }
+        };
+        assert_eq!(mask(libc::SIG_SETMASK, u64::MAX), 0);
+        blocked.send(()).expect("somebody waits");
+        // Longer than many looks at it take.
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        assert_eq!(mask(libc::SIG_SETMASK, 0), 0);
+    });
+    is_blocked.recv().expect("it begins");
+    let before = moved_by(MovingWay::Protection);
+    let region = pages.register(b, 0, pages.length);
+    if cfg!(target_arch = "x86_64") {
+        assert_eq!(moved_by(MovingWay::Protection), before + 1);
+        done_alone(a, Operation::Write(region.remote(0)), 0, 8);
+        assert_eq!(direct(a), 1);
+    } else {
+        println!("skipped: memory is not protected here");
+    }
+    thread.join().expect("no panic");
+}
+
 /// Threads count in words of the pages, each in its own, in every page and across registrations: no count may be lost.
 pub(crate) fn memory_moves_under_threads_that_use_it_by_every_way() {
     const THREADS: usize = 8;

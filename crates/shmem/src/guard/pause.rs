@@ -11,6 +11,8 @@ static START: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
 /// Somebody has paused memory in this process.
 static EVER: AtomicBool = AtomicBool::new(false);
+/// Threads that are in the handler for such memory.
+static INSIDE: AtomicUsize = AtomicUsize::new(0);
 
 /// A range whose faults wait, until it is dropped.
 #[derive(Debug)]
@@ -28,6 +30,11 @@ impl Drop for Pause {
     fn drop(&mut self) {
         END.store(0, Ordering::SeqCst);
     }
+}
+
+/// Whether a thread is in the handler because of memory that was paused: it blocks the signal until it has returned.
+pub fn is_anybody_inside() -> bool {
+    INSIDE.load(Ordering::Relaxed) > 0
 }
 
 /// Whether the handler can tell what a fault wanted, and the kernel whether that is permitted.
@@ -63,6 +70,7 @@ pub(super) unsafe fn waited(
     let address = unsafe { (*info).si_addr().addr() };
     // SAFETY: the kernel's own argument.
     let Some(advice) = (unsafe { wanted(context) }) else { return false };
+    INSIDE.fetch_add(1, Ordering::Relaxed);
     // The interrupted code may be about to look at its own.
     let error = io::Error::last_os_error().raw_os_error().unwrap_or(0);
     while address < END.load(Ordering::SeqCst) && address >= START.load(Ordering::Relaxed) {
@@ -72,6 +80,7 @@ pub(super) unsafe fn waited(
     let repeats = is_permitted(address, advice);
     // SAFETY: errno is this thread's own.
     unsafe { *libc::__errno_location() = error };
+    INSIDE.fetch_sub(1, Ordering::Relaxed);
     repeats
 }
 
