@@ -4,6 +4,7 @@
 //! [`Tally`]. A part that cannot run on this machine is a skip with its reason, never a silent pass.
 
 mod busy;
+mod doctest;
 mod report;
 mod steps;
 mod tally;

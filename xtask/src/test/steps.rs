@@ -14,6 +14,7 @@ use crate::{
     store, witnesses,
 };
 
+use super::doctest;
 use super::tally::Tally;
 
 /// One numbered step.
@@ -58,7 +59,7 @@ pub(super) const ALL: &[Step] = &[
     rest("cli", "the programs: two processes, end to end", cli),
     rest("page", "a browser draws every chart of a report", page).in_unit_with(BROWSER),
     rest("examples", "programs that show the Rust API run and find what they expect", examples),
-    rest("doctest", "examples in the documentation run", doctest),
+    rest("doctest", "examples in the documentation run", examples_in_documentation),
     rest("docs", "the documentation builds without a warning", docs),
     rest("irn-trace", "the receiver reproduces the IRN authors' trace", irn_trace),
     rest("nanopu-traces", "the nanoPU answers recorded requests as the prototype did", nanopu_traces),
@@ -214,8 +215,11 @@ fn ask(program: &str, log: &Log) -> Result<String> {
     Ok(if asked.success { asked.stdout } else { String::new() })
 }
 
-fn doctest(log: &Log) -> Result<Tally> {
-    cargo_test(log, Line::cargo("test --workspace --doc --no-fail-fast"))
+fn examples_in_documentation(log: &Log) -> Result<Tally> {
+    match doctest::command()? {
+        Some(line) => cargo_test(log, line),
+        None => Ok(Tally::failure()),
+    }
 }
 
 /// Runs tests so that the reasons of those that skip themselves can be read.
