@@ -78,12 +78,13 @@ pub(crate) const IRN_RTL_SIMULATION: Section = Section::of("irn-hardware.md", "s
 pub(crate) const IRN_RTL_RATES: Section = Section::of("irn-hardware.md", "rates");
 pub(crate) const IRN_RTL_SYNTHESIS: Section = Section::of("irn-hardware.md", "synthesis");
 pub(crate) const IRN_STATE: Section = Section::of("irn-hardware.md", "state");
+pub(crate) const IRN_MEMORY: Section = Section::of("irn-hardware.md", "memory");
 
 pub(crate) const SOFT_ROCE: Section = Section::of("soft-roce.md", "suites");
 
 /// All of them; those of `docs/wake.md` and `docs/compatibility.md` are kept by their own commands.
 #[cfg(test)]
-const ALL: [Section; 30] = [
+const ALL: [Section; 31] = [
     MACHINE,
     SPEED,
     PROTOCOL,
@@ -113,6 +114,7 @@ const ALL: [Section; 30] = [
     IRN_RTL_RATES,
     IRN_RTL_SYNTHESIS,
     IRN_STATE,
+    IRN_MEMORY,
     SOFT_ROCE,
 ];
 

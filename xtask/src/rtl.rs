@@ -23,13 +23,13 @@ pub(crate) const PACKAGES: &[&str] = &["verilator", "g++", "make"];
   cargo xtask rtl --cycles 1000000        for longer
   cargo xtask rtl --yosys                 gates, flip-flops, memory and logic depth of each block
   cargo xtask rtl --only irn              IRN's blocks alone
-  cargo xtask rtl --state                 the bits that IRN adds to a queue pair
+  cargo xtask rtl --state                 the bits that IRN adds to a queue pair, and the bytes of a whole one
   cargo xtask rtl --yosys --write-docs    and put the tables into docs/measurements")]
 pub(crate) struct Args {
     /// The blocks of one family.
     #[arg(long, value_enum)]
     only: Option<Family>,
-    /// Count the bits that IRN adds to a queue pair instead of simulating blocks.
+    /// Count the bits that IRN adds to a queue pair, and the bytes of a whole one, instead of simulating blocks.
     #[arg(long, conflicts_with_all = ["yosys", "only"])]
     state: bool,
     /// Synthesise the blocks instead of simulating them, and print what they cost.
@@ -101,7 +101,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// The tables, each with its section; nothing if something failed, which has been shown.
 fn tables(args: &Args, log: &Log) -> Result<Option<Vec<(Section, Table)>>> {
     if args.state {
-        return Ok(irn::state(log)?.map(|table| vec![(measurements::IRN_STATE, table)]));
+        let (Some(bits), Some(bytes)) = (irn::state(log)?, irn::memory(log)?) else { return Ok(None) };
+        return Ok(Some(vec![(measurements::IRN_STATE, bits), (measurements::IRN_MEMORY, bytes)]));
     }
     let mut tables = Vec::new();
     for family in Family::ALL.into_iter().filter(|&family| args.only.is_none_or(|only| only == family)) {

@@ -3,6 +3,7 @@
 mod bells;
 mod cores;
 mod idle;
+mod memory;
 mod rpc;
 mod served;
 mod server;
@@ -49,6 +50,8 @@ enum What {
     StoreNode(store::NodeArgs),
     /// What threads cost that wait and have nothing to do.
     Idle(idle::Args),
+    /// How many bytes a queue pair takes, on a machine and in the simulator.
+    Memory(memory::Args),
     /// A server with a thread for each connection, under every mode of waiting, beside threads and epoll over TCP.
     Server(server::Args),
 }
@@ -76,6 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         What::Ycsb(options) => store::run_workloads(options, &[store::Workload::Ycsb]),
         What::StoreNode(args) => store::run_node(args),
         What::Idle(args) => idle::run(args),
+        What::Memory(args) => memory::run(args),
         What::Server(args) => server::run(args),
     }
 }

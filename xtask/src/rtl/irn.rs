@@ -1,8 +1,9 @@
 //! The tables about IRN in hardware: packets per second, and the state of a queue pair.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
-use crate::shell::{Line, Log};
+use crate::debug;
+use crate::shell::{Line, Log, target_dir};
 use crate::table::Table;
 
 /// The clock of the authors' synthesis, in picoseconds. Nothing here has been placed and routed, so this is no claim that the
@@ -51,9 +52,50 @@ pub(super) fn state(log: &Log) -> Result<Option<Table>> {
     Ok(Some(bits))
 }
 
+/// Bytes of a queue pair of ours, on a machine and in the simulator; nothing if that failed, which has been shown.
+pub(super) fn memory(log: &Log) -> Result<Option<Table>> {
+    if !debug::build("highwire-lab", "--bin highwire-lab").run_logged(log)? {
+        println!("{}", log.text()?);
+        return Ok(None);
+    }
+    let program = target_dir().join("debug/highwire-lab").display().to_string();
+    let output = Line::new(&program).words("bench memory --json").capture()?;
+    if !output.success {
+        println!("{}", output.stderr);
+        return Ok(None);
+    }
+    memory_table(&output.stdout).map(Some)
+}
+
+fn memory_table(json: &str) -> Result<Table> {
+    let rows: Vec<serde_json::Value> = serde_json::from_str(json).context("the benchmark's JSON")?;
+    let mut table = Table::new(&["a queue pair of", "bytes, connected", "bytes, after a WRITE"]);
+    for row in &rows {
+        let place = match row["place"].as_str() {
+            Some("udp") => "a device, over UDP",
+            Some("shared-memory") => "a device, through shared memory",
+            Some("simulator") => "a host of the simulator",
+            other => bail!("no such place: {other:?}"),
+        };
+        let bytes = |key: &str| row[key].as_u64().with_context(|| format!("no {key} of {place}"));
+        table.row([place.into(), bytes("connected")?.to_string(), bytes("used")?.to_string()]);
+    }
+    Ok(table)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_of_queue_pairs_become_rows() {
+        let json = r#"[{"place":"udp","connected":5,"used":7},{"place":"simulator","connected":3,"used":3}]"#;
+        let table = memory_table(json).unwrap();
+        assert_eq!(table.rows()[0], ["a device, over UDP", "5", "7"]);
+        assert_eq!(table.rows()[1][0], "a host of the simulator");
+        assert!(memory_table(r#"[{"place":"elsewhere","connected":5,"used":7}]"#).is_err());
+        assert!(memory_table(r#"[{"place":"udp","connected":5}]"#).is_err());
+    }
 
     #[test]
     fn rates_become_packets_per_second() {
