@@ -17,6 +17,7 @@ mod place;
 mod problems;
 mod requests;
 mod run;
+mod signature;
 mod theory;
 mod trace;
 mod transport;

@@ -247,6 +247,23 @@ fn the_log_of_a_program_alone_has_each_of_its_instructions() {
     assert!(of_program >= report["instructions"].as_u64().unwrap(), "{report}");
 }
 
+#[test]
+fn the_signature_is_what_lies_between_its_symbols_at_the_end() {
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("signature.txt");
+    let words = ["--signature", file.to_str().unwrap()];
+    let Some((status, report)) = alone("signature", &words) else { return };
+    assert_eq!((status, &report["exit_code"]), (0, &Value::from(0)), "{report}");
+    let expected = "deadbeef\n12345678\n000000ab\ndeadbef0\n";
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), expected);
+    // A program without one is refused before it runs.
+    let Some(program) = bare("timer") else { return };
+    let program = ["nanopu", "run", "--bare", program.to_str().unwrap()];
+    let (status, out, err) = run(&[&program[..], &words].concat());
+    assert!(status != 0 && err.contains("no symbol begin_signature"), "{out}{err}");
+    let (status, _, err) = run(&[&program[..2], &["x.elf"], &words].concat());
+    assert!(status == 2 && err.contains("--bare"), "{err}");
+}
+
 /// Short requests in pairs, the first of which works long; and what was recorded of them.
 #[test]
 fn recorded_requests_are_played_under_either_scheduler_and_compared() {

@@ -18,6 +18,7 @@ use super::commits::CommitLog;
 use super::options::Args;
 use super::place::place;
 use super::run::name_of;
+use super::signature::Place;
 use crate::console::{Console, Tone};
 use crate::failure::usage;
 
@@ -225,16 +226,22 @@ pub(super) fn run(args: &Args, program: &Program, memory: MachineConfig) -> Resu
     if let Some(flag) = args.beyond.first_set() {
         return Err(usage(format!("{flag} is for a core with its NIC, not for --bare")));
     }
-    let bench = Bench::new(program, memory).with_context(|| name_of(args))?;
+    let mut bench = Bench::new(program, memory).with_context(|| name_of(args))?;
+    // Before a run that may take long.
+    let place = |_| Place::of(program, &bench.platform().ram);
+    let signature = args.signature.as_ref().map(place).transpose()?;
     let mut log = CommitLog::new(args.commits.as_deref())?;
-    let report = play(bench, program, args.cycles_max, |commit| log.note(0, commit));
+    let report = play(&mut bench, program, args.cycles_max, |commit| log.note(0, commit));
     log.finish()?;
+    if let (Some(place), Some(path)) = (signature, &args.signature) {
+        place.write(&bench.platform().ram, path)?;
+    }
     print(args, &report)?;
     let is_good = report.problem.is_none() && report.exit_code.unwrap_or(0) == 0;
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn play(mut bench: Bench, program: &Program, cycles_max: u64, mut on_commit: impl FnMut(&Commit)) -> Report {
+fn play(bench: &mut Bench, program: &Program, cycles_max: u64, mut on_commit: impl FnMut(&Commit)) -> Report {
     let problem = loop {
         if bench.is_over() {
             break None;
@@ -248,7 +255,7 @@ fn play(mut bench: Bench, program: &Program, cycles_max: u64, mut on_commit: imp
             on_commit(&commit);
         }
     };
-    let Bench { first, last, last_but_one, instructions, traps, bus, .. } = bench;
+    let Bench { first, last, last_but_one, instructions, traps, ref bus, .. } = *bench;
     let cycles = first.map_or(0, |first| last - first);
     Report {
         cycles,
@@ -365,8 +372,8 @@ mod tests {
             }],
             symbols: Vec::new(),
         };
-        let bench = Bench::new(&program, MachineConfig::default()).unwrap();
-        let report = play(bench, &program, 1_000_000, |_| {});
+        let mut bench = Bench::new(&program, MachineConfig::default()).unwrap();
+        let report = play(&mut bench, &program, 1_000_000, |_| {});
         assert_eq!(report.problem, None);
         // The record ends before the store that ends the run.
         assert_eq!(report.instructions, numbers[0] + 1);
@@ -396,7 +403,7 @@ mod tests {
             let tohost = tohost & !7;
             let exit_at = if (4 * nops).is_multiple_of(8) { Some(tohost) } else { None };
             let report = |program: &Program| {
-                play(Bench::new(program, MachineConfig::default()).unwrap(), program, 100_000, |_| {})
+                play(&mut Bench::new(program, MachineConfig::default()).unwrap(), program, 100_000, |_| {})
             };
             let ended = report(&program(&done, None));
             assert_eq!((ended.problem, ended.instructions), (None, nops as u64 + 2));

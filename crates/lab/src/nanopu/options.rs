@@ -103,6 +103,10 @@ pub(crate) struct Args {
     /// Write a line for each instruction that commits: core, cycle, address, bits, text, and what it wrote.
     #[arg(long, value_name = "OUT", conflicts_with = "gdb")]
     pub(super) commits: Option<PathBuf>,
+    /// With --bare, write the words from the program's symbol begin_signature up to end_signature once it has ended, one to a line, as the
+    /// official architectural tests want them.
+    #[arg(long, value_name = "OUT", requires = "bare", conflicts_with = "gdb")]
+    pub(super) signature: Option<PathBuf>,
     /// Wait for a debugger at this address, :PORT for one on this machine, and let it run the program.
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["trace", "json", "patience"])]
     pub(super) gdb: Option<String>,
