@@ -151,6 +151,27 @@ fn send_rings_of_every_shape_behave_like_a_queue() {
 }
 
 #[test]
+fn what_a_check_permits_is_what_a_slot_holds() {
+    for slot_bytes in [128, 192, 320] {
+        let window = ring(SEND_RING, 64, slot_bytes);
+        let mut producer = SendQueueProducer::attach(&window).unwrap();
+        let room = slot_bytes as usize - 64;
+        for count in [0, 1, room / 16, room / 16 + 1] {
+            let sges = vec![Sge::default(); count];
+            let wr = SendWr::new(1, Operation::Send, &sges);
+            let expected = if count > room / 16 { Err(PostError::TooManySges) } else { Ok(()) };
+            assert_eq!((producer.check(&wr, None), producer.post(&wr)), (expected, expected), "{count} SGEs");
+        }
+        let wr = SendWr::new(1, Operation::Send, &[]);
+        for bytes in [0, 1, room, room + 1] {
+            let expected = if bytes > room { Err(PostError::TooLong) } else { Ok(()) };
+            let posted = producer.post_inline(&wr, &vec![7; bytes]);
+            assert_eq!((producer.check(&wr, Some(bytes)), posted), (expected, expected), "{bytes} bytes");
+        }
+    }
+}
+
+#[test]
 fn receive_rings_behave_like_a_queue() {
     for (slots, slot_bytes, max_sges) in [(1, 64, 3), (16, 64, 3), (4, 128, 7), (4, 320, 16)] {
         let window = ring(RECEIVE_RING, slots, slot_bytes);
@@ -222,19 +243,27 @@ fn completion_rings_behave_like_a_queue_and_count_overruns() {
     let mut producer = CompletionQueueProducer::attach(&window).unwrap();
     let mut consumer = CompletionQueueConsumer::attach(&window).unwrap();
     let mut model = VecDeque::new();
-    let mut lost = 0;
+    let (mut lost, mut pushed) = (0, 0u64);
     let mut rng = Rng::new(9);
     for _ in 0..STEPS {
         if rng.chance(0.5) {
             let cqe = random_cqe(&mut rng);
             match producer.push(&cqe) {
-                Ok(()) => model.push_back(cqe),
+                Ok(()) => {
+                    model.push_back(cqe);
+                    pushed += 1;
+                }
                 Err(PushError::Overrun) => lost += 1,
                 Err(other) => panic!("{other}"),
             }
             producer.publish_release();
         } else {
-            assert_eq!(consumer.poll().unwrap(), model.pop_front());
+            let polled = consumer.poll().unwrap();
+            assert_eq!(polled, model.pop_front());
+            // It looks only if it has nothing left.
+            let known = consumer.observed();
+            assert!(known <= pushed && known >= pushed - model.len() as u64);
+            assert!(polled.is_some() || known == pushed);
         }
         assert!(model.len() <= 8);
         assert_eq!(consumer.overruns(), lost);
