@@ -3,6 +3,7 @@
 mod answers;
 mod bare;
 mod bench;
+mod cluster;
 mod commits;
 mod dma;
 mod figures;
@@ -37,6 +38,8 @@ pub(crate) struct Args {
 enum Command {
     /// Run a RISC-V program and send it messages.
     Run(Box<options::Args>),
+    /// Run several nodes with their programs on a switch, from a file.
+    Cluster(cluster::Args),
     /// Hold core selection with ideal servers against queueing theory.
     Theory(theory::Args),
     /// Run the paper's experiments and compare.
@@ -48,6 +51,7 @@ enum Command {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.command {
         Command::Run(args) => run::run(args),
+        Command::Cluster(args) => cluster::run(args),
         Command::Theory(args) => theory::run(args),
         Command::Figures(args) => figures::run(args),
         Command::Bench(args) => bench::run(args),

@@ -247,6 +247,45 @@ fn the_log_of_a_program_alone_has_each_of_its_instructions() {
     assert!(of_program >= report["instructions"].as_u64().unwrap(), "{report}");
 }
 
+/// The example of the page: the token makes twelve hops, so each node but the first sees it three times.
+#[test]
+fn a_token_goes_round_a_ring_of_four_nodes() {
+    let Some(ring) = program("ring") else { return };
+    let example = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/nanopu/ring.toml");
+    let text = std::fs::read_to_string(example).unwrap();
+    let play = |name: &str, text: &str| {
+        let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let text = text.replace("../../riscv/build/ring.elf", ring.to_str().unwrap());
+        std::fs::write(&file, text).unwrap();
+        let (status, out, err) = run(&["nanopu", "cluster", file.to_str().unwrap(), "--json"]);
+        (status, serde_json::from_str::<Value>(&out).unwrap_or_default(), err)
+    };
+    let (status, report, err) = play("ring.toml", &text);
+    assert_eq!(status, 0, "{report} {err}");
+    let answers = &report["messages"];
+    // Each node says whom it has been told, and the token that it has made its hops.
+    for (at, neighbour) in ["0xa000003", "0xa000004", "0xa000005", "0xa000002"].iter().enumerate() {
+        assert_eq!(answers[at]["words"], serde_json::json!([neighbour]), "{report}");
+    }
+    assert_eq!(answers[4]["words"], serde_json::json!(["0xc", "0x4"]), "{report}");
+    // Thirteen nodes were visited, and every way between two hosts has two links.
+    let cycles = answers[4]["response_cycles"].as_u64().unwrap();
+    assert!((14 * 2 * 140..14 * 2 * 140 + 14 * 200).contains(&cycles), "{report}");
+    let received: Vec<u64> =
+        (0..4).map(|at| report["nodes"][at]["messages_received"].as_u64().unwrap()).collect();
+    assert_eq!(received, [1 + 4, 1 + 3, 1 + 3, 1 + 3], "{report}");
+    // The same with the other transport, and the same words.
+    let (status, homa, err) = play("ring-homa.toml", &format!("transport = \"homa\"\n{text}"));
+    assert_eq!((status, &homa["messages"][4]["words"]), (0, &answers[4]["words"]), "{homa} {err}");
+    // A token to a node that nobody has told where to send it ends there; one that comes too late is missed.
+    let (status, report, _) =
+        play("ring-late.toml", &text.replace("cycles_max = 1_000_000", "cycles_max = 30_000"));
+    let problem = report["problems"][0].as_str().unwrap();
+    assert!(status == 1 && problem.contains("1 messages have no answer after 30000 cycles"), "{report}");
+    let (status, report, err) = play("ring-wrong.toml", &text.replace("@west", "@up"));
+    assert!(status == 2 && report.is_null() && err.contains("no node has the name \"up\""), "{err}");
+}
+
 #[test]
 fn the_signature_is_what_lies_between_its_symbols_at_the_end() {
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("signature.txt");

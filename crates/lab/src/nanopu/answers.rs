@@ -31,7 +31,8 @@ pub(super) fn of(requests: &[Request], answers: &[Option<Answer>]) -> Vec<Answer
     requests.iter().zip(answers).map(one).collect()
 }
 
-fn words(payload: &[u8]) -> Vec<String> {
+/// The words of a payload, in hexadecimal; the last is filled up with zeroes.
+pub(super) fn words(payload: &[u8]) -> Vec<String> {
     let word = |bytes: &[u8]| {
         let mut whole = [0; 8];
         whole[..bytes.len()].copy_from_slice(bytes);

@@ -5,7 +5,7 @@
 use std::ops::RangeInclusive;
 
 /// The most cycles of a single wait: a third of a second.
-const CYCLES_MAX: u64 = 1_000_000_000;
+pub(super) const CYCLES_MAX: u64 = 1_000_000_000;
 /// The most cycles between the first request and the last, or of patience behind it: five minutes.
 pub(super) const SPAN_MAX: u64 = 1_000_000_000_000;
 /// The most messages of one run.

@@ -176,6 +176,12 @@ fn as_prototype(config: NodeConfig) -> NodeConfig {
 }
 
 fn program_of(args: &Args) -> Result<Program> {
+    if args.program.extension().is_some_and(|kind| kind == "toml") {
+        let file = args.program.display();
+        return Err(usage(format!(
+            "{file} is no program: highwire nanopu cluster {file} runs several nodes from a file"
+        )));
+    }
     let file = fs::read(&args.program).with_context(|| format!("cannot read {}", args.program.display()))?;
     Program::parse(&file).with_context(|| format!("{} cannot run here", args.program.display()))
 }
