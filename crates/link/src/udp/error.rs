@@ -96,23 +96,43 @@ fn explain_taken(f: &mut fmt::Formatter<'_>, address: &SocketAddr, holders: &[Ho
     for holder in holders {
         match &holder.process {
             Some((pid, name)) => write!(f, ", by process {pid} ({name}) of user {}", holder.uid)?,
-            None if holder.uid == 0 => {
+            // The kernel's RNIC takes every address of the machine.
+            None if holder.uid == 0 && holder.address.ip().is_unspecified() => {
                 f.write_str(
                     ", by a socket of root that no visible process owns: most likely the kernel's rdma_rxe",
                 )?;
             }
-            None => write!(f, ", by a process of user {}", holder.uid)?,
+            None => write!(
+                f,
+                ", by a process of user {} that cannot be seen from here: most likely another Highwire in another container or pid \
+                 namespace with this network",
+                holder.uid
+            )?,
         }
         if holder.address.ip().is_unspecified() {
             f.write_str(" (on every address of this machine)")?;
         }
     }
-    f.write_str(". Two ways out: end that process (for rdma_rxe: `rdma link delete <name>` as root)")?;
-    if holders.iter().any(|h| h.address.ip().is_unspecified()) {
-        f.write_str(", or work in a network of your own: `unshare -rn`, then `ip link set lo up`")
-    } else {
-        f.write_str(", or choose another address: HIGHWIRE_ADDR, any in 127.0.0.0/8 will do on one machine")
-    }
+    let is_everywhere = holders.iter().any(|holder| holder.address.ip().is_unspecified());
+    // Highwires of one user find each other's broker in /dev/shm, whatever their address; one that does not find it stands before its port.
+    let is_stranger = holders.iter().any(|holder| match &holder.process {
+        Some((_, name)) => name.starts_with("highwire"),
+        None => !is_everywhere,
+    });
+    f.write_str(match (is_stranger, is_everywhere) {
+        (true, _) => {
+            ". Two ways out: give both the same /dev/shm and pid namespace, so that they share the address (containers: \
+             --ipc=container:… --pid=container:…), or give this one an address of its own: HIGHWIRE_ADDR, any in 127.0.0.0/8 \
+             will do on one machine"
+        }
+        (false, true) => {
+            ". Two ways out: end that process (for rdma_rxe: `rdma link delete <name>` as root), or work in a network of your \
+             own: `unshare -rn`, then `ip link set lo up`"
+        }
+        (false, false) => {
+            ". Two ways out: end that process, or choose another address: HIGHWIRE_ADDR, any in 127.0.0.0/8 will do on one machine"
+        }
+    })
 }
 
 /// The sockets that keep `wanted` from being bound.
@@ -206,5 +226,12 @@ mod tests {
             text.contains("rdma_rxe") && text.contains("unshare") && text.contains("every address"),
             "{text}"
         );
+        assert!(!text.contains("/dev/shm"), "{text}");
+        // Another Highwire: its processes, or its broker, are in a container with this network.
+        for process in [None, Some((9, "highwire".to_owned()))] {
+            let text = taken(vec![holder("127.0.0.2:4791", 0, process)]);
+            assert!(text.contains("/dev/shm") && text.contains("HIGHWIRE_ADDR"), "{text}");
+            assert!(!text.contains("rdma_rxe"), "{text}");
+        }
     }
 }
