@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// Waiting threads.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 128, 512], value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Vec<u32>,
-    /// Only these strategies.
+    /// Only these strategies; `latency`, `balanced` and `power` mean those that `highwire run --wake` takes for them.
     #[arg(long, value_delimiter = ',')]
     strategy: Vec<Strategy>,
     /// Short rounds, and 1 and 16 threads.

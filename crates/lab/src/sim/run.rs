@@ -57,8 +57,8 @@ pub(super) struct Args {
     /// Print the result as JSON, a document per plan.
     #[arg(long)]
     json: bool,
-    /// Print no tables: results go to files only.
-    #[arg(short, long, conflicts_with = "json")]
+    /// Print no tables: results go to files only, or with --json to the output.
+    #[arg(short, long)]
     quiet: bool,
 }
 

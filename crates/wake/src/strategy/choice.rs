@@ -53,14 +53,19 @@ impl Mode {
         }
     }
 
+    /// The name of the strategy that serves this mode.
+    pub fn served_by(self) -> Strategy {
+        match self {
+            Mode::Latency => Strategy::LeaderFollower,
+            Mode::Balanced => Strategy::Adaptive,
+            Mode::Power => Strategy::Affine,
+            Mode::Event => Strategy::Event,
+        }
+    }
+
     /// The strategy that serves this mode.
     pub fn strategy(self) -> Arc<dyn WakeStrategy> {
-        match self {
-            Mode::Latency => Arc::new(LeaderFollower { budget: LATENCY_BUDGET }),
-            Mode::Balanced => Arc::new(Adaptive { budget: BUDGET }),
-            Mode::Power => Arc::new(Affine),
-            Mode::Event => Arc::new(Event),
-        }
+        self.served_by().make()
     }
 }
 
@@ -129,9 +134,15 @@ impl FromStr for Strategy {
 
     fn from_str(text: &str) -> Result<Strategy, String> {
         let found = Strategy::ALL.into_iter().find(|strategy| strategy.name() == text);
-        found.ok_or_else(|| {
+        // The name of a mode means the strategy that serves it.
+        found.or_else(|| text.parse().ok().map(Mode::served_by)).ok_or_else(|| {
             let names: Vec<_> = Strategy::ALL.iter().map(|strategy| strategy.name()).collect();
-            format!("no such strategy: {text}; there are {}", names.join(", "))
+            let modes = Mode::ALL.map(|mode| format!("{mode} ({})", mode.served_by()));
+            format!(
+                "no such strategy: {text}; there are {}, and the modes {}",
+                names.join(", "),
+                modes.join(", ")
+            )
         })
     }
 }
@@ -145,6 +156,8 @@ mod tests {
         assert!(Mode::ALL.iter().all(|mode| mode.name().parse() == Ok(*mode)));
         assert!(Strategy::ALL.iter().all(|strategy| strategy.name().parse() == Ok(*strategy)));
         assert!("fast".parse::<Mode>().is_err_and(|error| error.contains("balanced, power, event")));
+        assert!(Mode::ALL.iter().all(|mode| mode.name().parse() == Ok(mode.served_by())));
+        assert_eq!("balanced".parse(), Ok(Strategy::Adaptive));
         assert!("irq".parse::<Strategy>().is_err_and(|error| error.contains("leader-follower")));
     }
 }
