@@ -7,6 +7,7 @@
 
 use crate::config::Engine;
 use crate::device::Owner;
+use crate::engine::ChannelLook;
 use crate::pollable::PollableQueue;
 use crate::waiting::{Count, Descriptors, Place, Sleepers};
 use highwire_wake::Outcome;
@@ -195,6 +196,7 @@ pub(crate) struct ChannelEnd {
     reports: Arc<Reports>,
     tag: u64,
     is_armed: AtomicBool,
+    was_armed: AtomicBool,
     waiting: Arc<Count>,
 }
 
@@ -204,6 +206,7 @@ impl ChannelEnd {
             reports: Arc::clone(&target.channel.reports),
             tag: target.tag,
             is_armed: AtomicBool::new(false),
+            was_armed: AtomicBool::new(false),
             waiting: Arc::clone(waiting),
         }
     }
@@ -211,7 +214,19 @@ impl ChannelEnd {
     /// Before the ring is armed: the event may come at once.
     pub(crate) fn arm(&self) {
         if !self.is_armed.swap(true, Ordering::SeqCst) {
+            self.was_armed.store(true, Ordering::Relaxed);
             self.waiting.begin();
+        }
+    }
+
+    pub(crate) fn look(&self) -> ChannelLook {
+        let events = &self.reports.events;
+        ChannelLook {
+            fd: events.fd().as_raw_fd(),
+            is_armed: self.is_armed.load(Ordering::Relaxed),
+            was_armed: self.was_armed.load(Ordering::Relaxed),
+            has_event: events.has(|tag| *tag == self.tag),
+            is_waited_at: events.is_waited_at(),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::config::Engine;
 use crate::crowd::EmptyPolls;
 use crate::device::Owner;
 use crate::door::Bell;
-use crate::engine::{CqSink, Notify};
+use crate::engine::{CqSink, Notify, Waiters};
 use crate::error::{CreateError, NoChannel};
 use crate::events::{EventTarget, Reporter};
 use crate::lane::Lane;
@@ -47,7 +47,7 @@ pub(crate) struct CqInner {
     /// The engine looks for sleepers of this queue.
     uses_events: AtomicBool,
     capacity: AtomicU32,
-    empty_polls: EmptyPolls,
+    empty_polls: Arc<EmptyPolls>,
     /// Completions lost in rings that were replaced.
     overruns: AtomicU64,
     /// The ring's file, if another program maps it.
@@ -63,6 +63,8 @@ pub(crate) struct Notifier {
     /// Wakes the program that maps the ring, if another one does.
     bell: Option<Bell>,
     told: Told,
+    /// The queue's, for a look at who waits.
+    empty_polls: Arc<EmptyPolls>,
 }
 
 /// Up to which completion events have reported, counted from when the ring was made.
@@ -102,6 +104,11 @@ impl Notify for Notifier {
             bell.ring();
         }
         self.channel.as_ref().is_some_and(ChannelEnd::report)
+    }
+
+    fn look(&self) -> Waiters {
+        let channel = self.channel.as_ref().map(ChannelEnd::look);
+        Waiters { empty_polls: self.empty_polls.count(), channel }
     }
 
     fn wake(&self, has_reported: bool) {
@@ -176,12 +183,14 @@ impl CompletionQueue {
         let has_events = channel.is_some() || bell.is_some();
         let lane_of_queue = device.lane(lane).ok_or(CreateError::NoSuchLane(lane))?;
         let tasks = Tasks::new(&lane_of_queue.due, device.waiting.count());
+        let empty_polls = Arc::<EmptyPolls>::default();
         let notifier = Arc::new(Notifier {
             sleepers: device.waiting.sleepers(Place::Queue),
             tasks,
             channel,
             bell,
             told: Told::default(),
+            empty_polls: Arc::clone(&empty_polls),
         });
         let reporter = Reporter::new(events, &device.events);
         let sink = CqSink {
@@ -201,7 +210,6 @@ impl CompletionQueue {
         let capacity = AtomicU32::new(layout.slot_count() as u32);
         let overruns = AtomicU64::new(0);
         let uses_events = AtomicBool::new(has_events);
-        let empty_polls = EmptyPolls::default();
         let inner = CqInner {
             device,
             lane,

@@ -60,6 +60,11 @@ impl Crowd {
 }
 
 impl EmptyPolls {
+    /// How many polls in a row have found nothing: another number while a thread polls in vain.
+    pub(crate) fn count(&self) -> u32 {
+        self.count.load(Ordering::Relaxed)
+    }
+
     /// Notes one poll; true if so many in a row have found nothing that the thread should [give way](Crowd::give_way),
     /// or one, if its core is shared.
     #[inline]

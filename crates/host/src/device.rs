@@ -16,7 +16,7 @@ use crate::counters::CounterSnapshot;
 use crate::crowd::Crowd;
 use crate::engine::Sleeper;
 use crate::error::{CreateError, OpenError};
-use crate::events::EventQueue;
+use crate::events::{self, EventQueue, Standing};
 use crate::lane::Lane;
 use crate::region::ProtectionDomain;
 use crate::shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueConfig};
@@ -253,6 +253,11 @@ impl Device {
         self.owner.counters()
     }
 
+    /// How it stands, for a report.
+    pub fn standing(&self) -> Standing {
+        self.owner.standing()
+    }
+
     /// The cost of waiting, for each channel and each completion queue where a thread has waited.
     pub fn channel_figures(&self) -> Vec<ChannelFigures> {
         self.owner.waiting.accounts().by_place()
@@ -349,10 +354,37 @@ impl Shared {
             })
         });
         self.crowd.note(neighbours.max().unwrap_or(0));
+        if events::is_logged() {
+            self.tell_of_waits();
+        }
+        events::report(|| self.standing());
         self.kept_house.fetch_add(1, Ordering::Relaxed);
         if let Some(broker) = &self.broker {
             broker.look_after_broker();
         }
+    }
+
+    /// Says which threads wait for what will not come.
+    #[cold]
+    fn tell_of_waits(&self) {
+        for lane in &self.lanes {
+            // Printed without the lane: a terminal that stands still holds up this thread only.
+            let lines = lane.control(|engine| engine.watch());
+            lines.into_iter().for_each(|line| events::log(|| line));
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        let (mut queue_pairs, mut left_out) = (Vec::new(), 0);
+        for lane in &self.lanes {
+            lane.control(|engine| {
+                engine.each_queue_pair(&mut |qpn, snapshot| match queue_pairs.len() {
+                    0..Standing::QUEUE_PAIRS_MAX => queue_pairs.push((qpn, snapshot())),
+                    _ => left_out += 1,
+                });
+            });
+        }
+        Standing { counters: self.counters(), queue_pairs, left_out }
     }
 
     /// Writes the counters for others to read, if they may have changed, and now and then in any case: calls that set things up count, too.

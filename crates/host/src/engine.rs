@@ -20,9 +20,10 @@ mod sleep;
 mod tagged;
 mod turn;
 mod views;
+mod watch;
 mod ways;
 
-pub(crate) use ends::{Bell, CqSink, InlineArena, Notify, QpEnds, SrqEnds};
+pub(crate) use ends::{Bell, ChannelLook, CqSink, InlineArena, Notify, QpEnds, SrqEnds, Waiters};
 pub use multicast::MulticastError;
 pub(crate) use places::Places;
 pub(crate) use sleep::Sleeper;
@@ -49,6 +50,7 @@ use sinks::Sinks;
 use sleep::Sleep;
 use std::sync::Arc;
 use turn::{Time, Turn};
+use watch::Watch;
 
 /// The parts of an engine.
 pub(crate) struct Parts {
@@ -100,6 +102,7 @@ pub(crate) struct Engine {
     absence: Arc<Absence>,
     turn: Turn,
     sleep: Sleep,
+    watch: Watch,
 }
 
 impl Engine {
@@ -134,6 +137,7 @@ impl Engine {
             absence,
             turn: Turn::default(),
             sleep: Sleep::default(),
+            watch: Watch::default(),
         }
     }
 

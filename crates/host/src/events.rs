@@ -1,7 +1,10 @@
 //! Asynchronous events, which concern an object rather than a work request.
 
+use crate::counters::CounterSnapshot;
 use crate::pollable::PollableQueue;
+use highwire_rnic::QpSnapshot;
 use highwire_verbs::AsyncEvent;
+use highwire_wire::Qpn;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
@@ -14,6 +17,41 @@ static LOG: OnceLock<fn(&str)> = OnceLock::new();
 /// overflows. The first function stays.
 pub fn log_to(log: fn(&str)) {
     let _ = LOG.set(log);
+}
+
+/// How a device stands, for a report on a program.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// Every counter, summed over the lanes.
+    pub counters: CounterSnapshot,
+    /// Its queue pairs, [`Standing::QUEUE_PAIRS_MAX`] at most.
+    pub queue_pairs: Vec<(Qpn, QpSnapshot)>,
+    /// How many others there are.
+    pub left_out: usize,
+}
+
+impl Standing {
+    /// So many queue pairs are in it at most.
+    pub const QUEUE_PAIRS_MAX: usize = 64;
+}
+
+/// The function that is told how a device stands, if one is set.
+static REPORT: OnceLock<fn(&Standing)> = OnceLock::new();
+
+/// Sets the function that is told, ten times a second at most, how a device stands. It must not call the device. The first function stays.
+pub fn report_to(report: fn(&Standing)) {
+    let _ = REPORT.set(report);
+}
+
+pub(crate) fn report(standing: impl FnOnce() -> Standing) {
+    if let Some(report) = REPORT.get() {
+        report(&standing());
+    }
+}
+
+/// Whether lines are wanted.
+pub(crate) fn is_logged() -> bool {
+    LOG.get().is_some()
 }
 
 pub(crate) fn log(line: impl FnOnce() -> String) {

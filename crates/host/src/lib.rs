@@ -116,7 +116,7 @@ pub use device::{Device, default_shared_address};
 pub use endpoint::{Endpoint, EndpointError};
 pub use engine::MulticastError;
 pub use error::{ChainError, ConnectError, CreateError, MemoryError, NoChannel, OpenError, SteerError};
-pub use events::{EventQueue, EventTarget, TaggedEvent, log_to};
+pub use events::{EventQueue, EventTarget, Standing, TaggedEvent, log_to, report_to};
 pub use frames::{Flow, SpreadConfig};
 pub use gsi::{Gsi, GsiError, ReceivedMad};
 pub use in_place::{MovingWay, OwnThread, moved_by, permit_moving};

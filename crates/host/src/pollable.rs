@@ -56,6 +56,16 @@ impl<T> PollableQueue<T> {
         state.signalled > before
     }
 
+    /// Whether such an entry waits.
+    pub(crate) fn has(&self, is_it: impl Fn(&T) -> bool) -> bool {
+        self.lock().entries.iter().any(is_it)
+    }
+
+    /// Whether a thread waits for an entry in another way than at the descriptor.
+    pub(crate) fn is_waited_at(&self) -> bool {
+        self.lock().blocked > 0
+    }
+
     pub(crate) fn pop(&self) -> Option<T> {
         let mut state = self.lock();
         let entry = state.entries.pop_front()?;

@@ -24,7 +24,7 @@ use crate::shared_receive_queue::SrqInner;
 use highwire_rings::{ReceiveQueueProducer, SendQueueProducer};
 use highwire_rnic::QpSnapshot;
 use highwire_shmem::{WholeSegment, Window};
-use highwire_verbs::{Gid, PostError, QpState, RecvWr, SendWr, Service};
+use highwire_verbs::{DenialCause, Gid, PostError, QpState, RecvWr, SendWr, Service};
 use highwire_wire::{Psn, Qpn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -259,6 +259,11 @@ impl QueuePair {
     pub fn query(&self) -> QpSnapshot {
         let snapshot = self.lane().control(|engine| engine.rnic.query_qp(self.qpn));
         snapshot.expect("the queue pair lives as long as this value")
+    }
+
+    /// Why a request of its own or a peer's was refused last, as far as a key or a right was the cause.
+    pub fn last_denial(&self) -> Option<DenialCause> {
+        self.lane().control(|engine| engine.last_denial(self.qpn))
     }
 
     /// Its state now.

@@ -103,6 +103,20 @@ pub(crate) fn open_gid() -> Option<Gid> {
     device_in_use().as_ref().map(|in_use| in_use.device.gid())
 }
 
+/// Tells the report how the device stands, if it is open and no other thread opens or closes it.
+pub(crate) fn report_at_end() {
+    if let Ok(shared) = DEVICE.try_lock()
+        && let Some(in_use) = shared.as_ref().filter(|in_use| in_use.process == std::process::id())
+    {
+        crate::report::stands(&in_use.device);
+    }
+}
+
+/// The device's GID while it is open, and which part of a shared address is this process's.
+pub(crate) fn open_place() -> Option<(Gid, Option<u8>)> {
+    device_in_use().as_ref().map(|in_use| (in_use.device.gid(), in_use.device.shard()))
+}
+
 /// The service level in a UD receive's completion, which tells the kind of packet, as with RoCE cards. Bit 3
 /// says UDP, the others the network layer, 1 for IPv6 and 2 for IPv4. UCX takes the length of addresses from
 /// it.
@@ -129,14 +143,18 @@ impl Open {
         }
         let mut config: DeviceConfig = settings.device.clone();
         config.capture = config.capture.as_deref().map(capture_of_this_process);
-        highwire_host::log_to(|line| crate::env::log(|| line.to_string()));
+        if env::is_loud() {
+            highwire_host::log_to(|line| crate::env::log(|| line.to_string()));
+        }
         let device = Device::open(&config).map_err(|error| {
             // Programs only report that there is no such device, so the reason is always printed.
             env::say(&error);
+            crate::report::note(&error.to_string());
             errno::of_open(&error)
         })?;
         PACKET_KIND.store(if device.gid().to_ip().is_ipv4() { 0b1010 } else { 0b1001 }, Ordering::Relaxed);
         *shared = Some(InUse { device: device.clone(), contexts: 1, process: std::process::id() });
+        crate::report::opened(&device);
         Ok(Open { device })
     }
 }
@@ -147,6 +165,7 @@ impl Drop for Open {
         if let Some(in_use) = &mut *shared {
             in_use.contexts -= 1;
             if in_use.contexts == 0 {
+                crate::report::stands(&in_use.device);
                 *shared = None;
             }
         }

@@ -144,7 +144,7 @@ fn to_wc(from: &Completion) -> ibv_wc {
         wr_id: from.wr_id,
         status: from.status as ibv_wc_status,
         opcode: from.operation as ibv_wc_opcode,
-        vendor_err: vendor_error(from.status),
+        vendor_err: vendor_error(from),
         byte_len: from.byte_len,
         imm_data: immediate(from),
         qp_num: from.qpn.value(),
@@ -166,10 +166,10 @@ pub(crate) fn immediate(from: &Completion) -> u32 {
     if from.flags.with_invalidate { from.immediate } else { from.immediate.to_be() }
 }
 
-/// There is no vendor's error: the status again, so that a failure is not zero.
+/// The number of the reason why a request failed, as `docs/errors.md` has it; zero after success.
 #[inline]
-pub(crate) fn vendor_error(status: CompletionStatus) -> u32 {
-    status as u32
+pub(crate) fn vendor_error(of: &Completion) -> u32 {
+    if of.status == CompletionStatus::Success { 0 } else { failure::number_of(of) }
 }
 
 pub(crate) unsafe extern "C-unwind" fn poll_cq(cq: *mut ibv_cq, count: c_int, wc: *mut ibv_wc) -> c_int {

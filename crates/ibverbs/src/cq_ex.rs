@@ -204,7 +204,7 @@ macro_rules! readers {
 
 readers! {
     read_opcode -> ibv_wc_opcode = |completion| completion.operation as ibv_wc_opcode;
-    read_vendor_err -> u32 = |completion| vendor_error(completion.status);
+    read_vendor_err -> u32 = |completion| vendor_error(&completion);
     read_byte_len -> u32 = |completion| completion.byte_len;
     read_imm_data -> u32 = |completion| immediate(&completion);
     read_qp_num -> u32 = |completion| completion.qpn.value();

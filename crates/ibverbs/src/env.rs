@@ -36,7 +36,9 @@ pub(crate) struct Settings {
     /// Whether registered memory may be moved, where it lies, to where neighbours reach it; not with `HIGHWIRE_REMAP=0`.
     pub(crate) moves_memory: bool,
     /// Whether to say on stderr why something failed; `HIGHWIRE_LOG`.
-    pub(crate) is_loud: bool,
+    pub(crate) prints: bool,
+    /// The folder for what `highwire run --report` tells of this process; `HIGHWIRE_REPORT`.
+    pub(crate) report: Option<PathBuf>,
 }
 
 static SETTINGS: OnceLock<Option<Settings>> = OnceLock::new();
@@ -48,10 +50,19 @@ pub(crate) fn settings() -> Option<&'static Settings> {
         Ok(settings) => Some(settings),
         Err(message) => {
             say(&message);
+            crate::report::note_misread(variable("HIGHWIRE_REPORT"), &message);
             None
         }
     };
-    SETTINGS.get_or_init(read).as_ref()
+    let mut is_first = false;
+    let settings = SETTINGS.get_or_init(|| {
+        is_first = true;
+        read()
+    });
+    if is_first {
+        crate::report::begin(settings.as_ref());
+    }
+    settings.as_ref()
 }
 
 /// Prints a line on stderr. If that fails, perhaps because a log's disk is full, the line is lost and the
@@ -60,10 +71,18 @@ pub(crate) fn say(message: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "highwire: {message}");
 }
 
-/// Whether the user asked for messages.
+/// Whether the user asked for messages, on stderr or in a report.
 #[inline]
 pub(crate) fn is_loud() -> bool {
-    SETTINGS.get().is_some_and(|settings| settings.as_ref().is_some_and(|settings| settings.is_loud))
+    let settings = SETTINGS.get().and_then(Option::as_ref);
+    settings.is_some_and(|settings| settings.prints || settings.report.is_some())
+}
+
+/// Prints a line that the user asked for; where only a report was asked for, nothing.
+pub(crate) fn print(message: &dyn std::fmt::Display) {
+    if SETTINGS.get().and_then(Option::as_ref).is_some_and(|settings| settings.prints) {
+        say(message);
+    }
 }
 
 /// Says something that no call reports, if the user asked for messages.
@@ -139,8 +158,9 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
     if let Some((name, text)) = value("HIGHWIRE_REMAP").filter(|(_, text)| text != "0" && text != "1") {
         highwire_host::permit_moving(&ways(&text).map_err(|error| wrong(name, &text, &error))?);
     }
-    let is_loud = value("HIGHWIRE_LOG").is_some_and(|(_, value)| value != "0");
-    Ok(Settings { name, device, recovery, moves_memory, is_loud })
+    let prints = value("HIGHWIRE_LOG").is_some_and(|(_, value)| value != "0");
+    let report = value("HIGHWIRE_REPORT").map(|(_, folder)| PathBuf::from(folder));
+    Ok(Settings { name, device, recovery, moves_memory, prints, report })
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! Says why a request failed, with `HIGHWIRE_LOG=1`: one sentence for the first failed completion of each queue pair.
+//! Says why a request failed: as a number in `vendor_err`, and with `HIGHWIRE_LOG=1` in one sentence for the first failed completion of each
+//! queue pair.
 
 use crate::qp::Qp;
+use crate::reach::{self, Reach};
 use crate::refusal::say_once;
 use crate::{env, registry};
-use highwire_verbs::{Completion, CompletionOp, CompletionStatus, Gid};
-use std::net::IpAddr;
+use highwire_verbs::{AccessError, Completion, CompletionOp, CompletionStatus, DenialCause};
 use std::sync::Arc;
 
 /// A completion is handed to the program.
@@ -13,6 +14,91 @@ pub(crate) fn look_at(completion: &Completion) {
     if completion.status != CompletionStatus::Success {
         tell(completion);
     }
+}
+
+/// Reasons that say more than a status does. Their numbers go on behind those of the statuses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum Reason {
+    NoSuchKey = 64,
+    BeyondRegion = 65,
+    RegionLacksRight = 66,
+    OtherDomain = 67,
+    QueuePairLacksRight = 68,
+    Misaligned = 69,
+    ShortReceive = 72,
+    LongMessage = 73,
+    ZeroGid = 80,
+    NoNeighbour = 81,
+    NoRoute = 82,
+    NoAnswer = 83,
+}
+
+impl Reason {
+    #[cfg(test)]
+    const ALL: [Reason; 12] = [
+        Reason::NoSuchKey,
+        Reason::BeyondRegion,
+        Reason::RegionLacksRight,
+        Reason::OtherDomain,
+        Reason::QueuePairLacksRight,
+        Reason::Misaligned,
+        Reason::ShortReceive,
+        Reason::LongMessage,
+        Reason::ZeroGid,
+        Reason::NoNeighbour,
+        Reason::NoRoute,
+        Reason::NoAnswer,
+    ];
+
+    fn of_denial(cause: DenialCause) -> Option<Reason> {
+        Some(match cause {
+            DenialCause::Key(AccessError::BadKey) => Reason::NoSuchKey,
+            DenialCause::Key(AccessError::Bounds) => Reason::BeyondRegion,
+            DenialCause::Key(AccessError::Denied) => Reason::RegionLacksRight,
+            DenialCause::Key(AccessError::WrongDomain) => Reason::OtherDomain,
+            DenialCause::QueuePair => Reason::QueuePairLacksRight,
+            DenialCause::Misaligned => Reason::Misaligned,
+            DenialCause::QueueKey { .. } | DenialCause::ShortReceive { .. } => return None,
+        })
+    }
+
+    fn of(completion: &Completion) -> Option<Reason> {
+        let qp = || {
+            let number = completion.qpn.value();
+            registry::first::<Qp>(|qp| qp.number() == number)
+        };
+        match completion.status {
+            CompletionStatus::LocalLength => Some(if is_receive(completion.operation) {
+                Reason::ShortReceive
+            } else {
+                Reason::LongMessage
+            }),
+            CompletionStatus::LocalProtection | CompletionStatus::LocalAccess => {
+                Reason::of_denial(qp()?.host().ok()?.last_denial()?)
+            }
+            CompletionStatus::RetryExceeded => {
+                let now = qp()?.host().ok()?.query();
+                Some(match reach::look(now.address.gid, now.remote_qpn.value()) {
+                    Reach::Zero => Reason::ZeroGid,
+                    Reach::NoNeighbour | Reach::NotHere => Reason::NoNeighbour,
+                    Reach::NoRoute(_) => Reason::NoRoute,
+                    Reach::Maybe => Reason::NoAnswer,
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The number of the reason, or of the status where nothing more is known.
+#[cold]
+pub(crate) fn number_of(completion: &Completion) -> u32 {
+    Reason::of(completion).map_or(completion.status as u32, |reason| reason as u32)
+}
+
+fn is_receive(operation: CompletionOp) -> bool {
+    operation as u8 >= CompletionOp::Receive as u8
 }
 
 #[cold]
@@ -37,10 +123,9 @@ fn sentence(qp: &Arc<Qp>, completion: &Completion) -> String {
 }
 
 fn reason(qp: &Qp, status: CompletionStatus, operation: CompletionOp) -> String {
-    let is_receive = operation as u8 >= CompletionOp::Receive as u8;
     let words = match status {
         CompletionStatus::Success => "",
-        CompletionStatus::LocalLength if is_receive => {
+        CompletionStatus::LocalLength if is_receive(operation) => {
             "the message is longer than the receive's SGEs together (a datagram's has 40 bytes more, for the GRH)"
         }
         CompletionStatus::LocalLength => "the message is longer than the service or the path carries",
@@ -85,19 +170,11 @@ fn reason(qp: &Qp, status: CompletionStatus, operation: CompletionOp) -> String 
 fn no_answer(qp: &Qp) -> String {
     let Ok(host) = qp.host() else { return "no answer".to_string() };
     let now = host.query();
-    let Gid(gid) = now.address.gid;
-    let address = Gid(gid).to_ip();
+    let address = now.address.gid.to_ip();
     let (number, retries, timeout) = (now.remote_qpn.value(), now.retry_count, now.timeout);
-    let hint = match address {
-        IpAddr::V4(ip) if ip.is_loopback() => {
-            "; this is a loopback address, which only queue pairs of this machine, network namespace and user have: where \
-             the peer runs elsewhere, give both sides HIGHWIRE_ADDR"
-        }
-        IpAddr::V6(ip) if ip.is_loopback() || ip.is_unspecified() => {
-            "; grh.dgid is zero or a loopback address: exchange the GID that ibv_query_gid returns"
-        }
-        _ => "",
-    };
+    let hint = reach::look(now.address.gid, number)
+        .words(address)
+        .map_or(String::new(), |words| format!("; {words}"));
     format!(
         "nothing has answered at {address}, queue pair {number:#x}, in {retries} retries (retry_cnt, timeout {timeout}): the \
          number or the GID is wrong, the peer is not in RTR or has ended, its rq_psn is not this sq_psn, or packets do not \
@@ -140,5 +217,33 @@ fn name_of(status: CompletionStatus) -> &'static str {
         CompletionStatus::RetryExceeded => "IBV_WC_RETRY_EXC_ERR",
         CompletionStatus::RnrRetryExceeded => "IBV_WC_RNR_RETRY_EXC_ERR",
         CompletionStatus::Tag => "IBV_WC_TM_ERR",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every number that `vendor_err` can have is in the table, and the table has no others.
+    #[test]
+    fn the_table_of_numbers_is_whole() {
+        let page = include_str!("../../../docs/errors.md");
+        let rows = page.lines().filter_map(|line| {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            let number = cells.get(1)?.parse::<u32>().ok()?;
+            Some((number, cells.get(2)?.to_string(), cells.get(3)?.to_string()))
+        });
+        let rows: Vec<_> = rows.collect();
+        let statuses = (1..=u8::MAX).filter_map(CompletionStatus::from_u8);
+        let mut wanted: Vec<(u32, String)> =
+            statuses.map(|status| (status as u32, format!("`{}`", name_of(status)))).collect();
+        wanted.extend(Reason::ALL.into_iter().map(|reason| (reason as u32, String::new())));
+        wanted.sort();
+        let numbers: Vec<u32> = rows.iter().map(|(number, ..)| *number).collect();
+        assert_eq!(numbers, wanted.iter().map(|(number, _)| *number).collect::<Vec<_>>());
+        for ((number, status, words), (_, name)) in rows.iter().zip(&wanted) {
+            assert!(name.is_empty() || status == name, "{number}: {status} is {name}");
+            assert!(words.len() > 10, "{number} has no words");
+        }
     }
 }

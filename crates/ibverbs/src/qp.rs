@@ -484,6 +484,7 @@ c_waits! {
             let found = registry::find::<Qp>(qp)?;
             found.users.none()?;
             events::withdraw::<Qp, 1>(qp, [&found.async_events])?;
+            crate::report::ends(&found);
             found.stop_receiving();
             found.forget_completions();
             Ok(())

@@ -8,7 +8,7 @@ use crate::qp::Qp;
 use crate::query::mtu_of;
 use crate::refusal::refused;
 use crate::registry;
-use crate::{env, errno};
+use crate::{env, errno, reach, report};
 use highwire_verbs::{Access, AttrMask, Mtu, QpAttr, QpState, Recovery, Service, check_attributes};
 use highwire_wire::{Psn, Qpn};
 use std::sync::PoisonError;
@@ -124,6 +124,13 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
         notify_drained: has(IBV_QP_EN_SQD_ASYNC_NOTIFY).then_some(attr.en_sqd_async_notify != 0),
     };
     host.modify(&change).map_err(|error| errno::of_modify(&error))?;
+    if to == QpState::Rtr && from != to && env::is_loud() {
+        let now = host.query();
+        // A datagram service has no peer of its own, nor have raw packets.
+        if matches!(qp.service, Service::Rc | Service::Uc) || qp.service.is_xrc() {
+            reach::tell(qp, now.address.gid, now.remote_qpn.value());
+        }
+    }
     if to == QpState::Reset {
         qp.forget_completions();
     }
@@ -175,6 +182,7 @@ c_api! {
             }
             unsafe { std::ptr::copy_nonoverlapping(attr.cast::<u8>(), (&raw mut known).cast::<u8>(), bytes) };
             modify(&found, &known, mask as c_uint)?;
+            report::stands(&found.context.device);
             if mask as c_uint & IBV_QP_STATE != 0 {
                 unsafe { (*qp).state = known.qp_state };
             }

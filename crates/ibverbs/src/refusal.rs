@@ -4,7 +4,7 @@
 //! outermost call prints the last one when it fails. On the data path nothing is noted before a request is refused.
 
 use crate::boundary::Failure;
-use crate::env;
+use crate::{env, report};
 use libc::c_int;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -114,9 +114,12 @@ pub(crate) fn say_once(line: &str) {
         *times
     };
     // Without the lock: a terminal that stands still holds up only the thread that prints.
+    if times == 1 {
+        report::note(line);
+    }
     match times {
-        REPEATS_MAX => env::say(&format!("{line} (said {REPEATS_MAX} times; no more)")),
-        times if times < REPEATS_MAX => env::say(&line),
+        REPEATS_MAX => env::print(&format!("{line} (said {REPEATS_MAX} times; no more)")),
+        times if times < REPEATS_MAX => env::print(&line),
         _ => {}
     }
 }

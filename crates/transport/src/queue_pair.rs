@@ -80,6 +80,10 @@ pub struct QpSnapshot {
     pub send_queue_len: u32,
     /// In SQD: requests that had begun have not all ended.
     pub is_draining: bool,
+    /// The peer's last answer to a send was that it has no receive.
+    pub lacks_receive: bool,
+    /// The PSN of a request out of turn, while none in turn has come.
+    pub unexpected_psn: Option<Psn>,
 }
 
 impl QueuePair {
@@ -168,6 +172,8 @@ impl QueuePair {
             in_flight: self.requester.in_flight(),
             send_queue_len: self.requester.queue().len() as u32,
             is_draining: conn.state == QpState::Sqd && self.requester.has_begun_requests(),
+            lacks_receive: self.requester.lacks_receive(conn),
+            unexpected_psn: self.responder.unexpected().filter(|_| self.responder.expected() == self.rq_psn),
         }
     }
 

@@ -140,6 +140,11 @@ impl Requester {
         self.common.is_unheard = is_unheard;
     }
 
+    /// Whether the peer's last answer was that it has no receive.
+    pub(crate) fn lacks_receive(&self, conn: &Connection) -> bool {
+        self.common.lacks_receive(conn)
+    }
+
     /// Packets sent and not acknowledged.
     pub(crate) fn in_flight(&self) -> u32 {
         self.mode.numbers().in_flight()

@@ -80,6 +80,16 @@ struct Common {
     read_span: [Sge; 1],
     /// The queue pair is to go into error, once the refusal has left.
     failed: Option<NakCode>,
+    /// The PSN of the last request out of turn, for the words about a wait that does not end.
+    unexpected: Option<Psn>,
+    /// Which drops of datagrams were explained: once each, because strangers can send any number of them.
+    explained: Explained,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Explained {
+    key: bool,
+    length: bool,
 }
 
 /// Why a request is not executed.
@@ -115,6 +125,11 @@ impl Responder {
         }
     }
 
+    /// The PSN of the last request out of turn.
+    pub(crate) fn unexpected(&self) -> Option<Psn> {
+        self.common.unexpected
+    }
+
     pub(crate) fn is_irn(&self) -> bool {
         matches!(self.mode, Mode::Irn(_))
     }
@@ -148,6 +163,7 @@ impl Responder {
         }
         let is_irn = request.headers.bth.opcode.is_irn();
         if is_irn && let Err(counter) = self.enter_irn(turn.conn, request.headers.bth.psn) {
+            self.common.unexpected = Some(request.headers.bth.psn);
             return turn.ctx.counters.count(counter);
         }
         match (&mut self.mode, service) {

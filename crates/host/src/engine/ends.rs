@@ -8,6 +8,7 @@ use highwire_verbs::{
     Completion, CompletionOp, CompletionStatus, CqId, Gid, LocalKey, PostError, RecvWr, Sge, SrqId,
 };
 use highwire_wire::Qpn;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 /// The queues that a doorbell belongs to.
@@ -57,9 +58,34 @@ pub(crate) trait Notify: Send + Sync {
     /// A completion has come for which the queue was armed; so many CQEs have been shown. Called with the lane's token. True if an event was
     /// reported on the queue's channel.
     fn notify(&self, shown: u64) -> bool;
+    /// Which threads wait for the queue.
+    fn look(&self) -> Waiters;
     /// Wakes the threads that wait for it. Called after [`notify`](Self::notify) with its result, without the lane's token: a thread that is
     /// woken may have the core at once, and then needs the token.
     fn wake(&self, has_reported: bool);
+}
+
+/// The threads that wait for a completion queue, as far as that can be seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waiters {
+    /// Polls in a row that have found nothing.
+    pub(crate) empty_polls: u32,
+    /// The channel that it reports to.
+    pub(crate) channel: Option<ChannelLook>,
+}
+
+/// A completion queue's relation to its channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChannelLook {
+    pub(crate) fd: RawFd,
+    /// An event was asked for, and has not come.
+    pub(crate) is_armed: bool,
+    /// An event was asked for at least once.
+    pub(crate) was_armed: bool,
+    /// An event of the queue waits in the channel.
+    pub(crate) has_event: bool,
+    /// A thread blocks in the channel.
+    pub(crate) is_waited_at: bool,
 }
 
 /// The engine's end of a completion queue.

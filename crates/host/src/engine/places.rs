@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Places {
     limit: u64,
     signals_all: bool,
+    has_signaled: bool,
     posted: u64,
     /// Up to this request all places are free.
     freed: u64,
@@ -31,6 +32,7 @@ impl Places {
         Places {
             limit: u64::from(limit),
             signals_all,
+            has_signaled: false,
             posted: 0,
             freed: 0,
             signaled: VecDeque::new(),
@@ -62,6 +64,7 @@ impl Places {
         self.tell();
         if is_signaled || self.signals_all {
             self.signaled.push_back(self.posted);
+            self.has_signaled = true;
         }
     }
 
@@ -75,6 +78,11 @@ impl Places {
         if let Some(request) = self.signaled.pop_front() {
             self.waiting.push_back((number, request));
         }
+    }
+
+    /// How many requests were posted since the last reset, if none of them was signaled.
+    pub(crate) fn posted_without_signal(&self) -> Option<u64> {
+        (!self.has_signaled && self.posted > 0).then_some(self.posted)
     }
 
     pub(crate) fn note_failed(&mut self) {

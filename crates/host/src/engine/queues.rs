@@ -39,6 +39,7 @@ impl Engine {
     pub(crate) fn remove_qp(&mut self, index: u32) {
         if let Some(qp) = self.qps.remove(index) {
             self.placed.remove(qp.qpn.value());
+            self.watch.forget(qp.qpn);
             self.on_demand.remove(qp.qpn.value());
         }
         self.stalled.retain(|&stalled| stalled != index);
@@ -388,6 +389,7 @@ impl Engine {
         // Before the completion that it explains.
         while let Some(denial) = self.rnic.poll_denial() {
             crate::events::log(|| self.rnic.regions().explain(&denial));
+            self.watch.note_denial(&denial);
         }
         let mut delivered = 0;
         while let Some((cq, completion)) = self.rnic.poll_completion() {

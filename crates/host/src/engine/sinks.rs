@@ -36,6 +36,11 @@ impl Sinks {
         self.sinks.get(id.0 as usize)?.as_ref()
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (CqId, &mut CqSink)> {
+        let sinks = (0..).zip(&mut self.sinks);
+        sinks.filter_map(|(id, sink)| sink.as_mut().map(|sink| (CqId(id), sink)))
+    }
+
     #[inline]
     pub(super) fn get_mut(&mut self, id: CqId) -> Option<&mut CqSink> {
         self.sinks.get_mut(id.0 as usize)?.as_mut()

@@ -45,10 +45,18 @@ impl EndSignals {
         }
     }
 
-    /// Waits for one of them.
-    pub fn wait(&self) {
-        let mut signal = 0;
-        // SAFETY: both are valid memory. Only an invalid set is refused, and this one is valid.
-        unsafe { libc::sigwait(&self.0, &mut signal) };
+    /// Waits for one of them. Returns its number, and whether a process has sent it, rather than the keyboard.
+    pub fn wait(&self) -> (i32, bool) {
+        // SAFETY: both are valid memory, and zeroes are such a structure.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            loop {
+                let signal = libc::sigwaitinfo(&self.0, &mut info);
+                // A debugger may end the call without a signal.
+                if signal > 0 {
+                    return (signal, info.si_code <= 0);
+                }
+            }
+        }
     }
 }

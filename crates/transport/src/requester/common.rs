@@ -218,6 +218,11 @@ impl Common {
             .min(or_never(self.congestion.next_timer()))
     }
 
+    /// Whether the peer's last answer was that it has no receive.
+    pub(super) fn lacks_receive(&self, conn: &Connection) -> bool {
+        self.rnr_retries_left < conn.rnr_retry
+    }
+
     pub(super) fn on_progress(&mut self, conn: &Connection, now: Instant) {
         self.rnr_retries_left = conn.rnr_retry;
         self.last_progress = now;
@@ -237,14 +242,13 @@ impl Common {
             return false;
         }
         self.last_progress = ctx.now;
-        // Seven means for ever (IBTA §9.7.5.2.8).
-        if conn.rnr_retry < 7 {
-            if self.rnr_retries_left == 0 {
-                self.fail_front(numbers, conn, ctx, CompletionStatus::RnrRetryExceeded);
-                return true;
-            }
-            self.rnr_retries_left -= 1;
+        // Seven means for ever (IBTA §9.7.5.2.8); one less than that only says that the peer lacks a receive.
+        if conn.rnr_retry < 7 && self.rnr_retries_left == 0 {
+            self.fail_front(numbers, conn, ctx, CompletionStatus::RnrRetryExceeded);
+            return true;
         }
+        let least = if conn.rnr_retry < 7 { 0 } else { conn.rnr_retry - 1 };
+        self.rnr_retries_left = self.rnr_retries_left.saturating_sub(1).max(least);
         self.rnr_until = Some(ctx.now + highwire_wire::rnr_delay(timer));
         true
     }

@@ -4,7 +4,9 @@ use super::deliver::Ending;
 use super::{Common, Refusal, Request, Turn};
 use crate::counters::Counter;
 use crate::plan::Arrival;
-use highwire_verbs::{CompletionOp, CompletionStatus, Gid, Memory, Payload, scatter};
+use highwire_verbs::{
+    Access, CompletionOp, CompletionStatus, Denial, DenialCause, Gid, Memory, Payload, scatter,
+};
 use highwire_wire::{Deth, Ext, Qpn};
 
 /// The bytes in front of every datagram's payload (RoCEv2 A17.4.5.1).
@@ -24,6 +26,7 @@ impl Common {
             _ => return turn.ctx.counters.count(Counter::DroppedMalformed),
         };
         if let Err(refusal) = self.take_datagram(turn, deth, payload) {
+            self.explain_drop(turn, refusal, deth, payload.len());
             // A datagram is never refused aloud.
             let counter = match refusal {
                 Refusal::Drop(counter) => counter,
@@ -58,6 +61,28 @@ impl Common {
             source_qpn: deth.source_qpn,
         };
         self.complete_receive(turn, &ending);
+    }
+
+    /// Says why a datagram is dropped, if that is a mistake of its sender's or of this side's.
+    #[cold]
+    fn explain_drop(&mut self, turn: &mut Turn<'_, '_>, refusal: Refusal, deth: Deth, payload: u32) {
+        let (conn, length) = (turn.conn, payload + GRH_LEN);
+        let capacity = self.claimed.front().map_or(u64::MAX, |receive| receive.capacity);
+        let cause = match refusal {
+            Refusal::Drop(Counter::DroppedWrongKey) if !self.explained.key => {
+                self.explained.key = true;
+                DenialCause::QueueKey { expected: conn.qkey, source: deth.source_qpn }
+            }
+            Refusal::Drop(Counter::DroppedTooLong)
+                if capacity < u64::from(length) && !self.explained.length =>
+            {
+                self.explained.length = true;
+                DenialCause::ShortReceive { capacity, source: deth.source_qpn }
+            }
+            _ => return,
+        };
+        let (qpn, pd, key, needed) = (conn.qpn, conn.config.pd, deth.qkey, Access::NONE);
+        turn.ctx.deny(Denial { qpn, is_remote: true, pd, key, va: 0, length: payload, needed, cause });
     }
 
     /// A frame of the segment that was steered here: the receive gets it as it is.

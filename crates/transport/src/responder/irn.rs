@@ -158,6 +158,9 @@ impl Irn {
         let bth = &request.headers.bth;
         let psn = bth.psn;
         let location = self.window.locate(psn);
+        if location != Location::Next {
+            common.unexpected = Some(psn);
+        }
         match location {
             Location::BeyondWindow => return turn.ctx.counters.count(Counter::DroppedBeyondWindow),
             Location::Duplicate => {

@@ -110,8 +110,12 @@ impl Standard {
         let kind = Kind::of(headers.bth.opcode.info());
         let executed = match table::reliable(arrival, self.message.progress(), kind) {
             Action::Execute => self.execute(common, turn, request, memory),
-            Action::ReportGap => return self.on_gap(turn),
+            Action::ReportGap => {
+                common.unexpected = Some(psn);
+                return self.on_gap(turn);
+            }
             again @ (Action::Acknowledge | Action::AnswerAgain) => {
+                common.unexpected = Some(psn);
                 return self.on_duplicate(turn, headers, again);
             }
             _ => Err(turn.refuse_request()),

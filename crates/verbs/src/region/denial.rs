@@ -13,6 +13,20 @@ pub enum DenialCause {
     QueuePair,
     /// An atomic's address is not a multiple of eight.
     Misaligned,
+    /// A datagram's Q_Key is not the queue pair's.
+    QueueKey {
+        /// The queue pair's.
+        expected: u32,
+        /// The sender.
+        source: Qpn,
+    },
+    /// The receive is too short for a datagram and its GRH.
+    ShortReceive {
+        /// The bytes that it has room for.
+        capacity: u64,
+        /// The sender.
+        source: Qpn,
+    },
 }
 
 /// An access that was refused.
@@ -40,6 +54,25 @@ impl Regions {
     /// A sentence that says what was refused, which region was missed, and what to change.
     pub fn explain(&self, denial: &Denial) -> String {
         let Denial { qpn, is_remote, key, va, length, needed, .. } = *denial;
+        match denial.cause {
+            DenialCause::QueueKey { expected, source } => {
+                return format!(
+                    "queue pair {:#x} (UD) drops a datagram of queue pair {:#x}: its Q_Key is {key:#x}, and this queue pair's \
+                     is {expected:#x}; the sender gives this one as wr.ud.remote_qkey (without bit 31, which means the sender's own)",
+                    qpn.value(),
+                    source.value()
+                );
+            }
+            DenialCause::ShortReceive { capacity, source } => {
+                return format!(
+                    "queue pair {:#x} (UD) drops a datagram of {length} bytes of queue pair {:#x}: the receive has room for \
+                     {capacity}, and the GRH needs 40 more than the data",
+                    qpn.value(),
+                    source.value()
+                );
+            }
+            DenialCause::Key(_) | DenialCause::QueuePair | DenialCause::Misaligned => {}
+        }
         let what = match needed {
             Access::REMOTE_WRITE => "a peer's WRITE",
             Access::REMOTE_READ => "a peer's READ",
@@ -65,6 +98,7 @@ impl Regions {
                 );
             }
             (DenialCause::Key(error), _) => error,
+            (DenialCause::QueueKey { .. } | DenialCause::ShortReceive { .. }, _) => return String::new(),
         };
         match (error, region) {
             (AccessError::Denied, Some(region)) => {
@@ -163,5 +197,14 @@ mod tests {
             &["qp_access_flags lack IBV_ACCESS_REMOTE_READ"],
         );
         of(Denial { cause: DenialCause::Misaligned, ..base }, &["multiple of 8"]);
+        let source = Qpn::new(0x77);
+        let drops = "queue pair 0x11 (UD) drops a datagram";
+        let wrong_key = DenialCause::QueueKey { expected: 0xabc, source };
+        of(
+            Denial { key: 0xdef, cause: wrong_key, ..base },
+            &[drops, "queue pair 0x77", "Q_Key is 0xdef", "0xabc"],
+        );
+        let short = DenialCause::ShortReceive { capacity: 16, source };
+        of(Denial { cause: short, ..base }, &[drops, "of 16 bytes", "room for 16", "40 more"]);
     }
 }

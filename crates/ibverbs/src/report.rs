@@ -1,0 +1,141 @@
+//! What `highwire run --report` gets to know of this process: files in a folder, which that program reads when all is over.
+//!
+//! A process that is killed cannot write any more. So the state is written anew after each control call about a queue pair and ten times a
+//! second, and lines about what failed are written at once. Invariants:
+//!
+//! - The file of the state is replaced as a whole; that of the lines is only appended to. Both have a bound.
+//! - No lock is waited for: a child of `fork` may have a copy of one that nobody frees.
+//! - If a file cannot be written, the program goes on without.
+
+use crate::env::{self, Settings};
+use crate::qp::Qp;
+use highwire_host::verbs::Gid;
+use highwire_host::{Device, QpSnapshot, Standing};
+use std::fmt::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+/// So many lines a process has in a report, each with so many characters.
+const LINES_MAX: u32 = 200;
+const LINE_CHARACTERS_MAX: usize = 600;
+/// So many queue pairs that were destroyed are told of.
+const ENDED_MAX: usize = 64;
+
+/// The address of the device, and the queue pairs that are gone.
+static ADDRESS: OnceLock<Gid> = OnceLock::new();
+static ENDED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn folder() -> Option<&'static Path> {
+    env::settings()?.report.as_deref()
+}
+
+/// The process asks for devices for the first time.
+pub(crate) fn begin(settings: Option<&Settings>) {
+    if settings.is_some_and(|settings| settings.report.is_some()) {
+        write_state(None);
+    }
+}
+
+/// The environment is wrong, and the settings are unknown.
+pub(crate) fn note_misread(folder: Option<String>, line: &str) {
+    if let Some(folder) = folder {
+        append(Path::new(&folder), line);
+    }
+}
+
+/// A line about what was refused or has failed.
+pub(crate) fn note(line: &str) {
+    if let Some(folder) = folder() {
+        append(folder, line);
+    }
+}
+
+fn append(folder: &Path, line: &str) {
+    static LINES: AtomicU32 = AtomicU32::new(0);
+    if LINES.fetch_add(1, Ordering::Relaxed) >= LINES_MAX {
+        return;
+    }
+    let line = line.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let line: String = line.take(LINE_CHARACTERS_MAX).collect();
+    let file = OpenOptions::new().create(true).append(true).open(path(folder, "lines"));
+    let _ = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+}
+
+/// The device was opened.
+pub(crate) fn opened(device: &Device) {
+    if folder().is_none() {
+        return;
+    }
+    let _ = ADDRESS.set(device.gid());
+    highwire_host::report_to(|standing| write_state(Some(standing)));
+    extern "C" fn at_end() {
+        crate::context::report_at_end();
+    }
+    static IS_SET: OnceLock<()> = OnceLock::new();
+    IS_SET.get_or_init(|| {
+        // Where there is no room for it, the last state is that of a moment before.
+        // SAFETY: the function neither unwinds nor needs anything that ends before the process.
+        let _ = unsafe { libc::atexit(at_end) };
+    });
+    stands(device);
+}
+
+/// Something about the device's queue pairs has changed.
+pub(crate) fn stands(device: &Device) {
+    if folder().is_some() {
+        write_state(Some(&device.standing()));
+    }
+}
+
+/// A queue pair is destroyed.
+pub(crate) fn ends(qp: &Qp) {
+    if folder().is_none() {
+        return;
+    }
+    let Ok(host) = qp.host() else { return };
+    let row = row(qp.number(), &host.query(), true);
+    if let Ok(mut ended) = ENDED.try_lock()
+        && ended.len() < ENDED_MAX
+    {
+        ended.push(row);
+    }
+    stands(&qp.context.device);
+}
+
+fn row(number: u32, now: &QpSnapshot, is_gone: bool) -> String {
+    let (peer, at) = (now.remote_qpn.value(), now.address.gid.to_ip());
+    let gone = if is_gone { "destroyed" } else { "there" };
+    let service = now.config.service;
+    format!("qp\t{number}\t{service}\t{}\t{peer}\t{at}\t{}\t{gone}\n", now.state, now.send_queue_len)
+}
+
+fn path(folder: &Path, what: &str) -> PathBuf {
+    folder.join(format!("{}.{what}", std::process::id()))
+}
+
+fn write_state(standing: Option<&Standing>) {
+    let Some(settings) = env::settings() else { return };
+    let Some(folder) = settings.report.as_deref() else { return };
+    let Ok(ended) = ENDED.try_lock() else { return };
+    let name = fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    let mut text = format!("process\t{}\n", name.trim().replace(char::is_control, " "));
+    if let Some(standing) = standing {
+        let address = ADDRESS.get().map_or_else(String::new, |gid| gid.to_ip().to_string());
+        let _ = writeln!(text, "device\t{}\t{address}\t{:?}", settings.name, settings.device.link);
+        for (name, value) in standing.counters.iter().filter(|(_, value)| *value > 0) {
+            let _ = writeln!(text, "counter\t{name}\t{value}");
+        }
+        for (qpn, now) in &standing.queue_pairs {
+            text.push_str(&row(qpn.value(), now, false));
+        }
+        ended.iter().for_each(|row| text.push_str(row));
+        let _ = writeln!(text, "left_out\t{}", standing.left_out);
+    }
+    let draft = path(folder, "draft");
+    if fs::write(&draft, text).and_then(|()| fs::rename(&draft, path(folder, "state"))).is_err() {
+        let _ = fs::remove_file(draft);
+    }
+}
