@@ -12,6 +12,7 @@ mod exchange;
 mod pcap;
 mod perf;
 mod pingpong;
+mod report;
 mod run;
 mod serve;
 mod stats;

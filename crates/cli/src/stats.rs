@@ -36,13 +36,26 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize)]
 struct DeviceJson<'a> {
     address: IpAddr,
-    /// Whether these counters are of an address's queue pair 1, and not of a device.
+    /// Whether this is the broker of an address, which has its queue pair 1, and no device.
     broker: bool,
     pid: u32,
     counters: BTreeMap<&'a str, u64>,
+    /// What is in use, rather than counted.
+    flags: BTreeMap<&'a str, bool>,
     /// By channel, or by completion queue if a thread waits on one without a channel.
     channels: BTreeMap<&'a str, BTreeMap<&'a str, u64>>,
     channels_left_out: u32,
+}
+
+/// Among the counters, figures that say whether something is in use.
+const FLAGS: [&str; 2] = ["udp_gso", "udp_gro"];
+
+/// The figures that count, and those that are flags.
+fn parted(figures: &[(String, u64)]) -> (Vec<(String, u64)>, BTreeMap<&str, bool>) {
+    let is_flag = |name: &str| FLAGS.contains(&name);
+    let flags =
+        figures.iter().filter(|(name, _)| is_flag(name)).map(|(name, value)| (name.as_str(), *value > 0));
+    (figures.iter().filter(|(name, _)| !is_flag(name)).cloned().collect(), flags.collect())
 }
 
 fn is_broker(device: &RunningDevice) -> bool {
@@ -76,11 +89,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 fn json(device: &RunningDevice, all: bool) -> DeviceJson<'_> {
     let channels = device.channels.iter();
+    let (_, flags) = parted(&device.counters);
+    let mut counters = named(&device.counters, all);
+    counters.retain(|name, _| !FLAGS.contains(name));
     DeviceJson {
         address: device.address,
         broker: is_broker(device),
         pid: device.pid,
-        counters: named(&device.counters, all),
+        counters,
+        flags,
         channels: channels.map(|channel| (channel.name.as_str(), named(&channel.figures, all))).collect(),
         channels_left_out: device.channels_left_out,
     }
@@ -97,10 +114,16 @@ fn show(devices: &[RunningDevice], all: bool, console: &mut Console) -> Result<(
         return console.line("no device of yours runs on this machine");
     }
     for device in devices {
-        let whose = if is_broker(device) { "queue pair 1 of " } else { "" };
-        let title = format!("{whose}{} in process {}", device.address, device.pid);
+        let title = match is_broker(device) {
+            true => format!("broker of {}, process {}: connection management", device.address, device.pid),
+            false => format!("{} in process {}", device.address, device.pid),
+        };
         console.line(console.paint(Tone::Heading, &title))?;
-        for (name, value) in device.counters.iter().filter(|(_, value)| all || *value > 0) {
+        let (counters, flags) = parted(&device.counters);
+        for (name, is_on) in flags {
+            console.line(format!("  {name:<32}{:>16}", if is_on { "on" } else { "off" }))?;
+        }
+        for (name, value) in counters.iter().filter(|(_, value)| all || *value > 0) {
             let line = format!("  {name:<32}{value:>16}");
             let is_trouble =
                 *value > 0 && ["dropped_", "refused_"].iter().any(|prefix| name.starts_with(prefix));
@@ -117,4 +140,18 @@ fn show(devices: &[RunningDevice], all: bool, console: &mut Console) -> Result<(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_is_no_count() {
+        let figures = [("udp_gso", 1), ("udp_gro", 0), ("packets_sent", 3)];
+        let figures = figures.map(|(name, value)| (name.to_string(), value));
+        let (counters, flags) = parted(&figures);
+        assert_eq!(counters, [("packets_sent".to_string(), 3)]);
+        assert_eq!(flags, BTreeMap::from([("udp_gso", true), ("udp_gro", false)]));
+    }
 }

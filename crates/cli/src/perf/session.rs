@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::console::Console;
-use crate::exchange::Exchange;
+use crate::exchange::{DEFAULT_PORT, Exchange};
 use crate::failure::usage;
 
 use super::endpoint::{EndAddress, Endpoint};
@@ -60,7 +60,7 @@ pub(crate) fn listen(
         println!("{}", bound.port());
         crate::console::written(std::io::stdout().flush())?;
     } else {
-        eprintln!("waiting on {bound} for: highwire perf {} … SERVER", plan.operation.name());
+        eprintln!("waiting on {bound} for: {}", other_end(plan, bound.port()));
     }
     let mut exchange = Exchange::accept(&listener)?;
     let asked: Plan = exchange.receive()?;
@@ -72,6 +72,17 @@ pub(crate) fn listen(
             Err(error)
         }
     }
+}
+
+/// The command of the other end, which alone decides on sizes and times.
+fn other_end(plan: &Plan, port: u16) -> String {
+    let test = match plan.metric {
+        Metric::PingPong => "pingpong".to_string(),
+        Metric::Lat => format!("perf {} lat", plan.operation.name()),
+        Metric::Bw => format!("perf {} bw", plan.operation.name()),
+    };
+    let port = if port == DEFAULT_PORT { String::new() } else { format!(" --port {port}") };
+    format!("highwire {test}{port} THIS_MACHINE")
 }
 
 fn serve(plan: &Plan, exchange: &mut Exchange, local: &Local) -> Result<()> {
@@ -242,5 +253,23 @@ impl Peer {
     fn finish(&mut self) -> Result<()> {
         let status = self.child.wait()?;
         if status.success() { Ok(()) } else { bail!("the passive end failed: {status}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::options::plan_for_tests;
+    use crate::perf::plan::{Length, Operation};
+
+    #[test]
+    fn the_end_that_listens_names_the_command_that_it_waits_for() {
+        let check = |operation, metric, port, expected: &str| {
+            let plan = plan_for_tests(operation, metric, Length::Iterations(1));
+            assert_eq!(other_end(&plan, port), expected);
+        };
+        check(Operation::Send, Metric::PingPong, DEFAULT_PORT, "highwire pingpong THIS_MACHINE");
+        check(Operation::FetchAdd, Metric::Lat, DEFAULT_PORT, "highwire perf atomic lat THIS_MACHINE");
+        check(Operation::Write, Metric::Bw, 7, "highwire perf write bw --port 7 THIS_MACHINE");
     }
 }

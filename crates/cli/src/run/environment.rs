@@ -29,7 +29,8 @@ pub(crate) struct EnvironmentArgs {
     /// Loss recovery of RC between two Highwires; any other peer gets go-back-n.
     #[arg(long, value_enum)]
     recovery: Option<Recovery>,
-    /// How threads wait for completions [default: balanced]
+    /// How threads wait for completions: they poll and then sleep (latency), poll where that pays (balanced), or sleep at once (power;
+    /// event: as with a card) [default: balanced]
     #[arg(long, value_name = "latency|balanced|power|event")]
     wake: Option<WakeMode>,
     /// Write every packet that a program sends and receives to a capture file.
