@@ -67,8 +67,6 @@ pub(crate) fn run(mut command: Command, name: &str, to: Option<&Path>) -> Result
     }
     let folder = Folder::create()?;
     command.env(VARIABLE, &folder.0);
-    // From here on they are passed to the program, so that its end is reported.
-    let signals = EndSignals::block();
     let mut child = match command.arg0(name).spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -76,6 +74,8 @@ pub(crate) fn run(mut command: Command, name: &str, to: Option<&Path>) -> Result
             return Ok(ExitCode::from(crate::run::CANNOT_EXECUTE));
         }
     };
+    // Only now: the program would inherit that they are blocked. From here on they are passed to it, so that its end is reported.
+    let signals = EndSignals::block();
     let is_over = Arc::new(AtomicBool::new(false));
     pass_on(signals, child.id(), Arc::clone(&is_over));
     let status = child.wait().context("the program cannot be waited for")?;

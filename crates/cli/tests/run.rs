@@ -140,3 +140,75 @@ fn a_shell_evaluates_the_settings() {
     let expected = format!("1% 7 {}\nunset unset\n", libraries.0.display());
     assert_eq!(stdout, expected, "{stderr}");
 }
+
+/// A program that tells as the libraries do, and then ends in the way of `end`.
+fn tell(end: &str) -> String {
+    let state = r"process\tx\ndevice\thw0\t127.1.2.3\tAuto\nqp\t18\tRC\tRTS\t19\t127.1.2.3\t1\tthere\n";
+    format!("printf '{state}' > $HIGHWIRE_REPORT/$$.state; echo it fails > $HIGHWIRE_REPORT/$$.lines; {end}")
+}
+
+#[test]
+fn a_report_comes_at_every_end_and_the_exit_status_is_the_program_s() {
+    let libraries = Libraries::new("report");
+    let killed = 128 + 9;
+    for (end, status) in [("exit 0", 0), ("exit 42", 42), ("kill -KILL $$", killed)] {
+        let output = libraries.run(&["--report", "--", "sh", "-c", &tell(end)]).output().expect("it starts");
+        let (stdout, stderr) = text(&output);
+        assert_eq!(output.status.code(), Some(status), "{stderr}");
+        assert_eq!(stdout, "", "what the program prints stays by itself");
+        for part in ["opened hw0 at 127.1.2.3", "queue pair 0x12 (RC): last in RTS, peer 0x13", "it fails"] {
+            assert!(stderr.contains(part), "{end}: {part} is not in {stderr}");
+        }
+    }
+    let output = libraries.run(&["--report", "true"]).output().expect("it starts");
+    assert!(text(&output).1.contains("no process opened a device"), "the dashes may be left out");
+    let output = libraries.run(&["--report"]).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(2), "a program is missing");
+    let output = libraries.run(&["--report", "--", "no-such-program-anywhere"]).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(127));
+}
+
+#[test]
+fn a_report_has_the_form_that_its_file_s_name_asks_for() {
+    let libraries = Libraries::new("forms");
+    for (name, part) in
+        [("r.json", "\"state\": \"RTS\""), ("r.html", "<td>RTS</td>"), ("r.txt", "last in RTS")]
+    {
+        let file = libraries.0.join(name);
+        let words = ["--report", file.to_str().expect("plain"), "--", "sh", "-c", &tell("exit 3")];
+        let output = libraries.run(&words).output().expect("it starts");
+        let (_, stderr) = text(&output);
+        assert_eq!(output.status.code(), Some(3), "{stderr}");
+        assert!(!stderr.contains("highwire:"), "it goes to the file alone: {stderr}");
+        let report = fs::read_to_string(&file).expect("it was written");
+        assert!(report.contains(part), "{report}");
+    }
+    let nowhere = ["--report", "/nowhere/r.json", "--", "true"];
+    let output = libraries.run(&nowhere).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output).1.contains("/nowhere/r.json"), "before the program starts");
+}
+
+/// A signal for the command is one for the program, whose end is reported as always, and no folder is left.
+#[test]
+fn a_signal_is_passed_on_and_the_report_written() {
+    let libraries = Libraries::new("signal");
+    let temporary = libraries.0.join("tmp");
+    fs::create_dir_all(&temporary).expect("a folder");
+    let end = "trap 'exit 7' TERM; echo ready; while :; do sleep 0.1; done";
+    let mut child = libraries
+        .run(&["--report", "--", "sh", "-c", &tell(end)])
+        .env("TMPDIR", &temporary)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut ready = [0; 5];
+    std::io::Read::read_exact(child.stdout.as_mut().expect("a pipe"), &mut ready).expect("it says so");
+    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill");
+    assert!(kill.success());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(7));
+    assert!(text(&output).1.contains("last in RTS"));
+    assert_eq!(fs::read_dir(&temporary).expect("a folder").count(), 0);
+}

@@ -3,7 +3,7 @@
 use crate::abi::*;
 use crate::boundary::{Failure, answer, c_api, zeroed_mutex};
 use crate::registry::{self, Object, Used, Users};
-use crate::{device, env, errno, ops, stock};
+use crate::{device, env, errno, ops, reach, stock};
 use highwire_host::{Device, DeviceConfig, EventQueue, EventTarget};
 use highwire_verbs::Gid;
 use std::cell::UnsafeCell;
@@ -148,8 +148,11 @@ impl Open {
         }
         let device = Device::open(&config).map_err(|error| {
             // Programs only report that there is no such device, so the reason is always printed.
-            env::say(&error);
-            crate::report::note(&error.to_string());
+            let lines = std::iter::once(error.to_string()).chain(reach::missing());
+            lines.for_each(|line| {
+                env::say(&line);
+                crate::report::note(&line);
+            });
             errno::of_open(&error)
         })?;
         PACKET_KIND.store(if device.gid().to_ip().is_ipv4() { 0b1010 } else { 0b1001 }, Ordering::Relaxed);

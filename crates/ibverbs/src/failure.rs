@@ -172,9 +172,8 @@ fn no_answer(qp: &Qp) -> String {
     let now = host.query();
     let address = now.address.gid.to_ip();
     let (number, retries, timeout) = (now.remote_qpn.value(), now.retry_count, now.timeout);
-    let hint = reach::look(now.address.gid, number)
-        .words(address)
-        .map_or(String::new(), |words| format!("; {words}"));
+    let hint = reach::of_loopback(address).or_else(|| reach::look(now.address.gid, number).words(address));
+    let hint = hint.map_or(String::new(), |words| format!("; {words}"));
     format!(
         "nothing has answered at {address}, queue pair {number:#x}, in {retries} retries (retry_cnt, timeout {timeout}): the \
          number or the GID is wrong, the peer is not in RTR or has ended, its rq_psn is not this sq_psn, or packets do not \

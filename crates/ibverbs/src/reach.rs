@@ -6,6 +6,7 @@ use crate::registry;
 use highwire_host::running_devices;
 use highwire_verbs::Gid;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
 
 /// What can be said of a peer before a packet was sent to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -99,6 +100,28 @@ impl Reach {
     }
 }
 
+/// What a machine lacks without which errors blame other things.
+pub(crate) fn missing() -> impl Iterator<Item = String> {
+    missing_in(Path::new("/"))
+}
+
+fn missing_in(root: &Path) -> impl Iterator<Item = String> {
+    let parts = [
+        (
+            "dev/null",
+            "/dev/null is missing here, and no program can be started without it: mount /dev, or mknod /dev/null c 1 3",
+        ),
+        ("proc/self", "/proc is not mounted here: mount -t proc proc /proc"),
+    ];
+    parts.into_iter().filter(|(path, _)| !root.join(path).exists()).map(|(_, words)| words.to_string())
+}
+
+/// Why nothing comes back from a loopback address, if the interface is the cause.
+pub(crate) fn of_loopback(address: IpAddr) -> Option<String> {
+    let is_down = address.is_loopback() && route_to(address).is_err();
+    is_down.then(|| "the interface lo is down: ip link set lo up".to_string())
+}
+
 /// A queue pair gets its peer.
 pub(crate) fn tell(qp: &Qp, gid: Gid, number: u32) {
     let address = gid.to_ip();
@@ -140,5 +163,12 @@ mod tests {
         check("127.9.9.8", 0x1306, false, Reach::NoNeighbour);
         let unreadable = judge(ip("127.9.9.8"), 1, own, || None, || false);
         assert_eq!(unreadable, Reach::Maybe, "nothing is claimed");
+    }
+
+    #[test]
+    fn what_a_machine_lacks_is_named() {
+        assert_eq!(missing_in(Path::new("/")).count(), 0);
+        let lacks: Vec<String> = missing_in(Path::new("/nowhere")).collect();
+        assert!(lacks[0].contains("/dev/null") && lacks[1].contains("/proc"), "{lacks:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{Process, Told};
 
 const STYLE: &str = include_str!("../demo/page.css");
-const TABLES: &str = ".wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: .9rem; }
+const TABLES: &str = ".wide { overflow-x: auto; margin-top: 1.25rem; } h2 small { color: var(--faint); font-weight: 400; } table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 th, td { text-align: left; padding: .35rem .75rem .35rem 0; border-bottom: 1px solid var(--line); white-space: nowrap; vertical-align: top; }
 th { color: var(--faint); font-weight: 500; } td.number { font-variant-numeric: tabular-nums; }
 ul { margin: .5rem 0 0; padding-left: 1.1rem; } li { margin: .3rem 0; overflow-wrap: anywhere; } .bad { color: var(--bad); font-weight: 600; }
@@ -69,7 +69,7 @@ fn write_process(page: &mut String, process: &Process) {
     if process.queue_pairs.is_empty() {
         return;
     }
-    page.push_str("<div class=\"wide\"><table><tr><th>queue pair</th><th>service</th><th>last state</th><th>peer</th><th>sends not ended</th></tr>\n");
+    page.push_str("<div class=\"wide\"><table><tr><th>queue pair</th><th>service</th><th>last state</th><th>peer</th><th>open sends</th></tr>\n");
     for qp in &process.queue_pairs {
         let class = if qp.state.eq_ignore_ascii_case("err") || qp.state.eq_ignore_ascii_case("sqe") {
             " class=\"bad\""
