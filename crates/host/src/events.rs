@@ -35,17 +35,18 @@ impl Standing {
     pub const QUEUE_PAIRS_MAX: usize = 64;
 }
 
-/// The function that is told how a device stands, if one is set.
-static REPORT: OnceLock<fn(&Standing)> = OnceLock::new();
+/// The function that is told that there may be news of a device, if one is set.
+static REPORT: OnceLock<fn(&dyn Fn() -> Standing)> = OnceLock::new();
 
-/// Sets the function that is told, ten times a second at most, how a device stands. It must not call the device. The first function stays.
-pub fn report_to(report: fn(&Standing)) {
+/// Sets the function that is called, ten times a second at most, with what tells how a device stands. It must not call the device otherwise. The
+/// first function stays.
+pub fn report_to(report: fn(&dyn Fn() -> Standing)) {
     let _ = REPORT.set(report);
 }
 
-pub(crate) fn report(standing: impl FnOnce() -> Standing) {
+pub(crate) fn report(standing: &dyn Fn() -> Standing) {
     if let Some(report) = REPORT.get() {
-        report(&standing());
+        report(standing);
     }
 }
 

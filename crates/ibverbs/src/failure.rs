@@ -4,7 +4,7 @@
 use crate::qp::Qp;
 use crate::reach::{self, Reach};
 use crate::refusal::say_once;
-use crate::{env, registry};
+use crate::{env, registry, report};
 use highwire_verbs::{AccessError, Completion, CompletionOp, CompletionStatus, DenialCause};
 use std::sync::Arc;
 
@@ -111,6 +111,8 @@ fn tell(completion: &Completion) {
     let Some(qp) = registry::first::<Qp>(|qp| qp.number() == number) else { return };
     if qp.begin_failing() {
         say_once(&sentence(&qp, completion));
+        // The program may end next.
+        report::stands(&qp.context.device);
     }
 }
 

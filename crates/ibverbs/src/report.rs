@@ -4,7 +4,8 @@
 //! second, and lines about what failed are written at once. Invariants:
 //!
 //! - The file of the state is replaced as a whole; that of the lines is only appended to. Both have a bound.
-//! - No lock is waited for: a child of `fork` may have a copy of one that nobody frees.
+//! - No lock is waited for without an end: a child of `fork` may have a copy of one that nobody frees.
+//! - A state is never replaced by an earlier one.
 //! - If a file cannot be written, the program goes on without.
 
 use crate::env::{self, Settings};
@@ -15,8 +16,8 @@ use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
 /// So many lines a process has in a report, each with so many characters.
 const LINES_MAX: u32 = 200;
@@ -27,6 +28,22 @@ const ENDED_MAX: usize = 64;
 /// The address of the device, and the queue pairs that are gone.
 static ADDRESS: OnceLock<Gid> = OnceLock::new();
 static ENDED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// The look at the device that was begun last, and the one that was written last.
+static LOOKS: AtomicU64 = AtomicU64::new(1);
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+/// How often a thread tries to get the lock, with its core given away in between.
+const PATIENCE: u32 = 10_000;
+
+fn ended() -> Option<MutexGuard<'static, Vec<String>>> {
+    for _ in 0..PATIENCE {
+        match ENDED.try_lock() {
+            Ok(ended) => return Some(ended),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        }
+    }
+    None
+}
 
 fn folder() -> Option<&'static Path> {
     env::settings()?.report.as_deref()
@@ -86,7 +103,7 @@ pub(crate) fn opened(device: &Device) {
 /// Something about the device's queue pairs has changed.
 pub(crate) fn stands(device: &Device) {
     if folder().is_some() {
-        write_state(Some(&device.standing()));
+        write_state(Some(&|| device.standing()));
     }
 }
 
@@ -97,9 +114,7 @@ pub(crate) fn ends(qp: &Qp) {
     }
     let Ok(host) = qp.host() else { return };
     let row = row(qp.number(), &host.query(), true);
-    if let Ok(mut ended) = ENDED.try_lock()
-        && ended.len() < ENDED_MAX
-    {
+    if let Some(mut ended) = ended().filter(|ended| ended.len() < ENDED_MAX) {
         ended.push(row);
     }
     stands(&qp.context.device);
@@ -116,13 +131,19 @@ fn path(folder: &Path, what: &str) -> PathBuf {
     folder.join(format!("{}.{what}", std::process::id()))
 }
 
-fn write_state(standing: Option<&Standing>) {
+fn write_state(standing: Option<&dyn Fn() -> Standing>) {
     let Some(settings) = env::settings() else { return };
     let Some(folder) = settings.report.as_deref() else { return };
-    let Ok(ended) = ENDED.try_lock() else { return };
+    let look = LOOKS.fetch_add(1, Ordering::SeqCst);
+    // Without the lock: a thread that holds it waits for no lane.
+    let standing = standing.map(|standing| standing());
+    let Some(ended) = ended() else { return };
+    if WRITTEN.fetch_max(look, Ordering::SeqCst) > look {
+        return;
+    }
     let name = fs::read_to_string("/proc/self/comm").unwrap_or_default();
     let mut text = format!("process\t{}\n", name.trim().replace(char::is_control, " "));
-    if let Some(standing) = standing {
+    if let Some(standing) = &standing {
         let address = ADDRESS.get().map_or_else(String::new, |gid| gid.to_ip().to_string());
         let _ = writeln!(text, "device\t{}\t{address}\t{:?}", settings.name, settings.device.link);
         for (name, value) in standing.counters.iter().filter(|(_, value)| *value > 0) {
