@@ -66,9 +66,9 @@ pub(crate) fn settings() -> Option<&'static Settings> {
 }
 
 /// Prints a line on stderr. If that fails, perhaps because a log's disk is full, the line is lost and the
-/// program goes on.
+/// program goes on. It is written at once: other processes write to the same terminal.
 pub(crate) fn say(message: &dyn std::fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "highwire: {message}");
+    let _ = std::io::stderr().write_all(format!("highwire: {message}\n").as_bytes());
 }
 
 /// Whether the user asked for messages, on stderr or in a report.

@@ -16,6 +16,9 @@ use std::collections::BTreeMap;
 /// A wait that is as long as this is told.
 const LONG: Duration = Duration::from_secs(1);
 
+/// The time between two looks at least: a look at thousands of queue pairs holds the lane.
+const LOOK_INTERVAL: Duration = Duration::from_millis(400);
+
 /// What a thread waits for in vain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Wait {
@@ -45,6 +48,7 @@ struct Seen {
 /// What the last looks have seen.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
+    looked: Instant,
     /// By queue pair or completion queue, and by what is waited for.
     seen: BTreeMap<(u32, Wait), Seen>,
     /// Why the last request of a queue pair was refused.
@@ -118,6 +122,10 @@ impl Engine {
     pub(crate) fn watch(&mut self) -> Vec<String> {
         self.begin_post();
         let now = self.now();
+        if now.saturating_since(self.watch.looked) < LOOK_INTERVAL {
+            return Vec::new();
+        }
+        self.watch.looked = now;
         let mut found = Vec::new();
         for (_, qp) in self.qps.iter() {
             let Some(snapshot) = self.rnic.query_qp(qp.qpn) else { continue };
@@ -138,7 +146,7 @@ impl Engine {
 /// completion queue.
 fn of_queue_pair(number: u32, now: &QpSnapshot, unsignaled: Option<(u64, u32)>) -> Vec<Found> {
     let service = now.config.service;
-    let peer = format!("queue pair {:#x} at {}", now.remote_qpn.value(), now.address.gid.to_ip());
+    let peer = || format!("queue pair {:#x} at {}", now.remote_qpn.value(), now.address.gid.to_ip());
     let acknowledged = now.sq_psn.sub(now.in_flight).value();
     let progress = [u64::from(acknowledged), u64::from(now.send_queue_len)];
     let found = |wait, progress, polls, line| Found { number, wait, progress, polls, line };
@@ -146,6 +154,7 @@ fn of_queue_pair(number: u32, now: &QpSnapshot, unsignaled: Option<(u64, u32)>) 
     let is_connected = matches!(service, Service::Rc | Service::XrcInitiator | Service::XrcTarget);
     if now.state == QpState::Rts && is_connected && now.send_queue_len > 0 {
         let requests = now.send_queue_len;
+        let peer = peer();
         if now.lacks_receive {
             let line = format!(
                 "queue pair {number:#x} ({service}) waits: {requests} requests need a receive at {peer}, which has posted none for a \
@@ -167,7 +176,7 @@ fn of_queue_pair(number: u32, now: &QpSnapshot, unsignaled: Option<(u64, u32)>) 
         }
     }
     if let Some(psn) = now.unexpected_psn.filter(|_| is_connected && now.state.receives()) {
-        let (psn, expected) = (psn.value(), now.rq_psn.value());
+        let (psn, expected, peer) = (psn.value(), now.rq_psn.value(), peer());
         let line = format!(
             "queue pair {number:#x} ({service}) waits for its first packet, PSN {expected:#x}, and {peer} sends PSN {psn:#x}: this \
              side's rq_psn must be the peer's sq_psn (both are given to ibv_modify_qp, to RTR and to RTS)"

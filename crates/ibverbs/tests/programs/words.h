@@ -45,12 +45,13 @@ static void expect(const char *what, const char *first, const char *second, cons
     printf("%s\n    %s", what, text);
 }
 
-/* Whether anything was printed since the last call of printed. */
+/* Whether a whole line was printed since the last call of printed. */
 static int has_printed(void)
 {
     struct stat size;
+    char last;
     CHECK(fstat(captured, &size) == 0);
-    return size.st_size > 0;
+    return size.st_size > 0 && pread(captured, &last, 1, size.st_size - 1) == 1 && last == '\n';
 }
 
 #endif
