@@ -14,6 +14,10 @@ struct Probe {
 }
 
 impl Notify for Probe {
+    fn look(&self) -> Waiters {
+        Waiters::default()
+    }
+
     fn note_urgent(&self, _urgent: u64) {}
 
     fn notify(&self, shown: u64) -> bool {
