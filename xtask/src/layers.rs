@@ -27,6 +27,7 @@ const HOUSE: &[(&str, u8, World)] = &[
     ("nanopu", 2, World::Simulated),
     ("broker", 3, World::Real),
     ("transport", 3, World::Protocol),
+    ("faults", 3, World::Protocol),
     ("cm", 3, World::Protocol),
     ("wake", 3, World::Real),
     ("shmem", 1, World::Real),
