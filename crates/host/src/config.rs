@@ -71,6 +71,8 @@ pub struct DeviceConfig {
     pub link: LinkChoice,
     /// Faults to inject into the packets that leave.
     pub faults: Option<FaultConfig>,
+    /// A scenario's packets: lost, late or all gone, as it says at the moment.
+    pub packet_faults: Option<crate::PacketFaults>,
     /// Where to record the packets of all lanes.
     pub capture: Option<PathBuf>,
     /// Decides every random choice: keys, QPNs, PSNs, faults. `None` asks the system for one.
@@ -95,6 +97,7 @@ impl Default for DeviceConfig {
             wake: None,
             link: LinkChoice::default(),
             faults: None,
+            packet_faults: None,
             capture: None,
             seed: None,
             congestion: CongestionChoice::NONE,

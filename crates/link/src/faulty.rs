@@ -55,6 +55,8 @@ pub struct Subject<'a> {
     pub ordinal: u64,
     /// Whether its place among others matters.
     pub order: Order,
+    /// When it is judged.
+    pub now: Instant,
     /// Where it goes.
     pub path: Path,
     /// Its bytes, not sealed yet.
@@ -65,6 +67,11 @@ pub struct Subject<'a> {
 pub trait Rule {
     /// The verdict on one packet.
     fn judge(&mut self, packet: &Subject<'_>) -> Verdict;
+
+    /// Whether packets that arrive get through.
+    fn hears(&self) -> bool {
+        true
+    }
 }
 
 impl<F: FnMut(&Subject<'_>) -> Verdict> Rule for F {
@@ -137,6 +144,7 @@ struct FaultCounters {
     reordered: u64,
     corrupted: u64,
     overflow: u64,
+    unheard: u64,
 }
 
 impl<L: Link> Faulty<L> {
@@ -176,6 +184,7 @@ impl<L: Link, R: Rule> Faulty<L, R> {
             stream: stream.number,
             ordinal: stream.packets,
             order: packet.order,
+            now,
             path: packet.path,
             bytes: packet.bytes,
         };
@@ -309,7 +318,13 @@ impl<L: Link, R: Rule> Link for Faulty<L, R> {
     }
 
     fn receive(&mut self, now: Instant, batch: &mut RxBatch) -> usize {
-        self.inner.receive(now, batch)
+        loop {
+            let count = self.inner.receive(now, batch);
+            if count == 0 || self.rule.hears() {
+                return count;
+            }
+            self.counters.unheard += count as u64;
+        }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -332,6 +347,7 @@ impl<L: Link, R: Rule> Link for Faulty<L, R> {
         each("fault_reordered", counters.reordered);
         each("fault_corrupted", counters.corrupted);
         each("fault_overflow", counters.overflow);
+        each("fault_unheard", counters.unheard);
         self.inner.counters(each);
     }
 }

@@ -216,6 +216,14 @@ pub enum AsyncEvent {
     LastWqeReached(Qpn),
     /// A shared receive queue fell below its limit.
     SrqLimitReached(SrqId),
+    /// A port carries packets now.
+    PortActive(u8),
+    /// A port carries packets no more.
+    PortError(u8),
+    /// The GID table of a port changed.
+    GidChange(u8),
+    /// The device has failed.
+    DeviceFatal,
 }
 
 impl AsyncEvent {
@@ -228,7 +236,12 @@ impl AsyncEvent {
             | AsyncEvent::CommunicationEstablished(qpn)
             | AsyncEvent::SendQueueDrained(qpn)
             | AsyncEvent::LastWqeReached(qpn) => Some(qpn),
-            AsyncEvent::CqError(_) | AsyncEvent::SrqLimitReached(_) => None,
+            AsyncEvent::CqError(_)
+            | AsyncEvent::SrqLimitReached(_)
+            | AsyncEvent::PortActive(_)
+            | AsyncEvent::PortError(_)
+            | AsyncEvent::GidChange(_)
+            | AsyncEvent::DeviceFatal => None,
         }
     }
 }

@@ -247,7 +247,7 @@ pub(super) fn registry(config: &DeviceConfig) -> Result<Option<Registry>, OpenEr
 
 /// Packets suffer faults or are recorded.
 fn is_watched(config: &DeviceConfig) -> bool {
-    config.faults.is_some() || config.capture.is_some()
+    config.faults.is_some() || config.packet_faults.is_some() || config.capture.is_some()
 }
 
 fn random_loopback(rng: &mut Rng) -> IpAddr {
@@ -308,12 +308,28 @@ fn links(
         return (decorate(config, socket, lane, capture), None);
     }
     let local = socket.local();
-    let disturbed = Disturbed::new(local, capture.cloned(), |outbox| decorate(config, outbox, lane, capture));
+    let deafness = config.packet_faults.clone();
+    let disturbed =
+        Disturbed::new(local, capture.cloned(), deafness, |outbox| decorate(config, outbox, lane, capture));
     (Box::new(socket), Some(disturbed))
 }
 
 /// Captures see what the RNIC sends, packets that a fault then removes included.
 fn decorate<L: Link + Send + 'static>(
+    config: &DeviceConfig,
+    link: L,
+    lane: u32,
+    capture: Option<&CaptureFile>,
+) -> Box<dyn Link + Send> {
+    match &config.packet_faults {
+        None => with_rates(config, link, lane, capture),
+        Some(rule) => {
+            with_rates(config, Faulty::with_rule(link, rule.clone(), Duration::ZERO), lane, capture)
+        }
+    }
+}
+
+fn with_rates<L: Link + Send + 'static>(
     config: &DeviceConfig,
     link: L,
     lane: u32,

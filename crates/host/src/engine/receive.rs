@@ -109,6 +109,9 @@ impl Engine {
         let count = neighbours.inbox.receive(most, |source, received| {
             let now = time.now();
             if let Some(disturbed) = &mut disturbed {
+                if disturbed.loses_arrival() {
+                    return;
+                }
                 let bytes = received.copied(&mut [0; PACKET_MAX_BYTES]).to_vec();
                 disturbed.record(now, source, &bytes);
             }

@@ -55,7 +55,14 @@ mod tests {
         let path = Path::from(SocketAddr::from(([127, 0, 0, 2], 4791)));
         let mut counts = [0u32; 4];
         for ordinal in 0..100_000 {
-            let subject = Subject { stream: 0, ordinal, order: Order::Strict, path, bytes: &[0] };
+            let subject = Subject {
+                stream: 0,
+                ordinal,
+                now: highwire_stdx::Instant::ZERO,
+                order: Order::Strict,
+                path,
+                bytes: &[0],
+            };
             match rates.judge(&subject) {
                 Verdict::Drop => counts[0] += 1,
                 Verdict::Duplicate => counts[1] += 1,

@@ -10,6 +10,7 @@ use super::neighbours::{BTH_MARKS, Neighbours, Sent};
 use super::paths::Paths;
 use crate::counters::DriverCounters;
 use crate::memory::HostMemory;
+use crate::packet_faults::PacketFaults;
 use highwire_link::{
     CaptureFile, Link, Order, Path, ReserveError, RxBatch, Seal, TrainLimits, Transmitted, TxBatch,
 };
@@ -30,6 +31,8 @@ pub(crate) struct Disturbed {
     link: Box<dyn Link + Send>,
     outbox: Outbox,
     capture: Option<CaptureFile>,
+    deafness: Option<PacketFaults>,
+    unheard: u64,
     /// An arrival with its ICRC, while it is recorded.
     arrival: Vec<u8>,
     /// Management datagrams that the decorators let through.
@@ -58,6 +61,7 @@ impl Disturbed {
     pub(crate) fn new(
         local: SocketAddr,
         capture: Option<CaptureFile>,
+        deafness: Option<PacketFaults>,
         decorate: impl FnOnce(Outbox) -> Box<dyn Link + Send>,
     ) -> Disturbed {
         let outbox = Outbox { local, kept: Arc::default() };
@@ -67,6 +71,8 @@ impl Disturbed {
             link: decorate(outbox.clone()),
             outbox,
             capture,
+            deafness,
+            unheard: 0,
             arrival: Vec::new(),
             mads: Vec::new(),
             recorded: 0,
@@ -163,6 +169,13 @@ impl Disturbed {
         bytes.clear();
     }
 
+    /// Whether a packet that came out of a ring is lost before anything else; it is counted.
+    pub(crate) fn loses_arrival(&mut self) -> bool {
+        let is_lost = self.deafness.as_ref().is_some_and(PacketFaults::is_silent);
+        self.unheard += u64::from(is_lost);
+        is_lost
+    }
+
     /// Records a packet that came out of a ring, with the ICRC that it would have had.
     pub(crate) fn record(&mut self, now: Instant, source: IpAddr, packet: &[u8]) {
         let Some(capture) = &self.capture else { return };
@@ -183,6 +196,9 @@ impl Disturbed {
 
     pub(super) fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         self.link.counters(each);
+        if self.deafness.is_some() {
+            each("fault_unheard_in_rings", self.unheard);
+        }
         if self.capture.is_some() {
             each("capture_recorded", self.recorded);
             each("capture_lost", self.lost);
