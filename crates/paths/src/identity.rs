@@ -1,7 +1,9 @@
 //! The name and address of the device: the same as in the verbs library, from the same variables.
 
+use highwire_faults::{Port, Scenario, address_after};
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::OnceLock;
 
 /// A device as its files describe it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,6 +12,18 @@ pub(crate) struct Identity {
     pub(crate) address: IpAddr,
     /// The network interface that has the address.
     pub(crate) interface: String,
+    /// What a scenario says of it.
+    pub(crate) played: Option<Played>,
+}
+
+/// A device of a scenario: it has a place among the PCI devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Played {
+    /// Its PCI address.
+    pub(crate) pci: String,
+    pub(crate) numa: i32,
+    pub(crate) gigabits: u32,
+    pub(crate) port: Port,
 }
 
 /// A variable of the environment, unless this program has privileges that the user who set the variable has not.
@@ -23,14 +37,44 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 }
 
 impl Identity {
+    /// The devices according to this process's environment; none while a scenario is wrong, as in the verbs library.
+    pub(crate) fn all_of_environment() -> Vec<Identity> {
+        let first = Identity::of_environment();
+        let Some(file) = variable("HIGHWIRE_SCENARIO") else { return vec![first] };
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let Ok(scenario) = Scenario::read(&file, &text) else { return Vec::new() };
+        if scenario.devices.is_empty() {
+            return vec![Identity { played: Some(Played::usual(0)), ..first }];
+        }
+        let devices = scenario.devices.iter().enumerate();
+        devices.map(|(index, device)| Identity::of_scenario(index, device, &first)).collect()
+    }
+
+    fn of_scenario(index: usize, device: &highwire_faults::Device, first: &Identity) -> Identity {
+        let address = match (device.address, index) {
+            (Some(address), _) => address,
+            (None, 0) => first.address,
+            (None, index) => address_after(default_address(), index),
+        };
+        let usual = Played::usual(index);
+        let played = Played {
+            pci: device.pci.clone().unwrap_or(usual.pci),
+            numa: device.numa.unwrap_or(usual.numa),
+            gigabits: device.gigabits.unwrap_or(usual.gigabits),
+            port: device.port,
+        };
+        let interface = interface_of(address).unwrap_or_else(|| "lo".into());
+        Identity { name: device.name.clone(), address, interface, played: Some(played) }
+    }
+
     /// The identity according to this process's environment.
-    pub(crate) fn of_environment() -> Identity {
+    fn of_environment() -> Identity {
         let name =
             variable("HIGHWIRE_DEVICE_NAME").filter(|name| !name.contains('/') && !name.starts_with('.'));
         let address = variable("HIGHWIRE_ADDR").and_then(|text| text.parse().ok());
         let address = address.unwrap_or_else(default_address);
         let interface = interface_of(address).unwrap_or_else(|| "lo".into());
-        Identity { name: name.unwrap_or_else(|| "hw0".into()), address, interface }
+        Identity { name: name.unwrap_or_else(|| "hw0".into()), address, interface, played: None }
     }
 
     pub(crate) fn gid(&self) -> Ipv6Addr {
@@ -47,6 +91,19 @@ impl Identity {
         let [a, b, c, d] = [gid[12] ^ gid[0], gid[13] ^ gid[7], gid[14].wrapping_mul(31), gid[15]];
         [0x0248, 0x57ff, u16::from_be_bytes([0xfe, a]), u16::from_be_bytes([b, c ^ d])]
     }
+}
+
+impl Played {
+    /// A device for which the file says nothing. Each has a bus of its own: programs take cards on one bus for ports of one.
+    fn usual(index: usize) -> Played {
+        Played { pci: format!("0000:{:02x}:00.0", 0x41 + index), numa: -1, gigabits: 100, port: Port::Active }
+    }
+}
+
+/// Whether a scenario is played: then PCI devices are shown as well.
+pub(crate) fn is_played() -> bool {
+    static IS_PLAYED: OnceLock<bool> = OnceLock::new();
+    *IS_PLAYED.get_or_init(|| variable("HIGHWIRE_SCENARIO").is_some())
 }
 
 /// The address that all programs of one user share when none is named; `host` uses the same.

@@ -59,13 +59,19 @@ pub(crate) unsafe fn redirect(path: *const c_char) -> Option<Redirected> {
     elsewhere(path, place(path)?)
 }
 
-/// The place of a path. A path with `..` in it may lead anywhere and is left alone.
+/// The folders that are redirected besides where a scenario is played.
+const OF_PCI: [&[u8]; 2] = [b"/sys/bus/pci/devices", b"/sys/class/pci_bus"];
+
+/// The place of a path. One with `..` in it is followed in the private folder, as programs follow a device to its PCI folder; if
+/// it leads to nothing there, the path itself is used.
 fn place(path: &[u8]) -> Option<Place> {
-    let (_, place) = OURS.iter().find(|(folder, _)| {
-        path.strip_prefix(*folder).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-    })?;
-    let climbs = path.split(|byte| *byte == b'/').any(|part| part == b"..");
-    (!climbs).then_some(*place)
+    let is_below =
+        |folder: &[u8]| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest[0] == b'/');
+    if let Some((_, place)) = OURS.iter().find(|(folder, _)| is_below(folder)) {
+        return Some(*place);
+    }
+    let is_of_pci = OF_PCI.iter().any(|folder| is_below(folder)) && crate::identity::is_played();
+    is_of_pci.then_some(Place::Sys)
 }
 
 #[cold]
@@ -131,7 +137,8 @@ mod tests {
         check("/sys/class/infiniband_cm", None);
         check("/sys/class/infinibandit", None);
         check("/sys/class/net", None);
-        check("/sys/class/infiniband/../net", None);
+        check("/sys/class/infiniband/hw0/../..", Some(Place::Sys));
+        check("/sys/bus/pci/devices", None);
         check("/dev/infiniban", None);
         check("/dev/null", None);
         check("sys/class/infiniband", None);

@@ -11,10 +11,13 @@
 //!   dev/infiniband/uverbs0 …
 //! ```
 //!
+//! With a scenario each process has a folder of its own, because the verbs library in it changes files.
+//!
 //! Invariant: a folder of that name is complete, because it was renamed from another when it was.
 
 mod content;
 mod make;
+mod slots;
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -38,8 +41,7 @@ pub(crate) fn root() -> Option<&'static Path> {
     {
         return Some(root);
     }
-    let identity = Identity::of_environment();
-    let root = make::folder(&identity)?;
+    let root = make::folder(&Identity::all_of_environment())?;
     let root = Box::into_raw(Box::new(root));
     ROOT.store(root, Ordering::Release);
     // SAFETY: just made, and never freed.

@@ -1,6 +1,7 @@
 //! The content of the files: that of a kernel's files for a RoCE device whose port is up.
 
 use crate::identity::Identity;
+use highwire_faults::Port;
 
 /// The files of a device, by their path below the folder, with their content.
 ///
@@ -31,13 +32,16 @@ pub(super) fn files(identity: &Identity, minor: u32) -> Vec<(String, String)> {
         file(format!("{device}/{path}"), text);
     }
 
+    let played = identity.played.as_ref();
+    let (state, physical) = states(played.map_or(Port::Active, |played| played.port));
+    let rate = rate(played.map_or(100, |played| played.gigabits));
     let port = format!("{device}/ports/1");
     let gid = identity.gid().segments().map(|word| format!("{word:04x}")).join(":");
     for (path, text) in [
-        ("state", "4: ACTIVE"),
-        ("phys_state", "5: LinkUp"),
+        ("state", state),
+        ("phys_state", physical),
         ("link_layer", "Ethernet"),
-        ("rate", "100 Gb/sec (4X EDR)"),
+        ("rate", rate),
         ("lid", "0x0"),
         ("lid_mask_count", "0"),
         ("sm_lid", "0x0"),
@@ -75,6 +79,29 @@ pub(super) fn files(identity: &Identity, minor: u32) -> Vec<(String, String)> {
         file(format!("{folder}/dev"), &format!("231:{}", first + minor));
     }
     files
+}
+
+/// A port's logical and physical state.
+fn states(port: Port) -> (&'static str, &'static str) {
+    match port {
+        Port::Down => ("1: DOWN", "3: Disabled"),
+        Port::Init => ("2: INIT", "5: LinkUp"),
+        Port::Active => ("4: ACTIVE", "5: LinkUp"),
+    }
+}
+
+/// A link's rate, as the kernel words it.
+fn rate(gigabits: u32) -> &'static str {
+    match gigabits {
+        10 => "10 Gb/sec (1X QDR)",
+        25 => "25 Gb/sec (1X EDR)",
+        40 => "40 Gb/sec (4X QDR)",
+        50 => "50 Gb/sec (1X HDR)",
+        200 => "200 Gb/sec (4X HDR)",
+        400 => "400 Gb/sec (4X NDR)",
+        800 => "800 Gb/sec (8X NDR)",
+        _ => "100 Gb/sec (4X EDR)",
+    }
 }
 
 /// The links of a device: path below the folder, and target.
@@ -124,8 +151,12 @@ mod tests {
 
     #[test]
     fn a_device_in_full() {
-        let identity =
-            Identity { name: "hw0".into(), address: "127.83.20.7".parse().unwrap(), interface: "lo".into() };
+        let identity = Identity {
+            name: "hw0".into(),
+            address: "127.83.20.7".parse().unwrap(),
+            interface: "lo".into(),
+            played: None,
+        };
         let files = files(&identity, 3);
         let check = |path: &str, expected: &str| {
             let found = files.iter().find(|(name, _)| name == path).map(|(_, text)| text.trim_end());

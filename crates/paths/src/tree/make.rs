@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::identity::Identity;
 use crate::original;
 
-use super::content;
+use super::{content, slots};
 
 /// Part of the name, so that programs of different versions do not share a folder.
 const LAYOUT: u32 = 1;
@@ -20,12 +20,11 @@ const REAL: [&str; 4] =
     ["/sys/class/infiniband", "/sys/class/infiniband_verbs", "/sys/class/infiniband_mad", "/dev/infiniband"];
 
 /// The complete folder for `identity`; `None` if the place for it is not safe or not writable.
-pub(super) fn folder(identity: &Identity) -> Option<PathBuf> {
+pub(super) fn folder(identities: &[Identity]) -> Option<PathBuf> {
     let place = shared_place()?;
     let real: Vec<(&str, String)> =
         REAL.iter().flat_map(|folder| names_in(folder).into_iter().map(|name| (*folder, name))).collect();
-    let minor = (0..).find(|minor| real.iter().all(|(_, name)| *name != format!("uverbs{minor}")))?;
-    let folder = place.join(format!("files-{:016x}", key(identity, &real)));
+    let folder = place.join(format!("files-{:016x}", key(identities, &real)));
     if hold(&folder) {
         return Some(folder);
     }
@@ -35,7 +34,7 @@ pub(super) fn folder(identity: &Identity) -> Option<PathBuf> {
     let draft = place.join(format!("draft-{thread}"));
     // Held from the beginning, so that no process believes it left behind by a process that was killed.
     let is_held = fs::create_dir_all(&draft).is_ok() && hold(&draft);
-    let made = fill(&draft, identity, minor, &real).and_then(|()| fs::rename(&draft, &folder));
+    let made = fill(&draft, identities, &real).and_then(|()| fs::rename(&draft, &folder));
     if made.is_ok() && is_held {
         return Some(folder);
     }
@@ -77,25 +76,55 @@ fn shared_place() -> Option<PathBuf> {
     is_safe.then_some(place)
 }
 
-fn fill(draft: &Path, identity: &Identity, minor: u32, real: &[(&str, String)]) -> io::Result<()> {
+fn fill(draft: &Path, identities: &[Identity], real: &[(&str, String)]) -> io::Result<()> {
     for folder in REAL {
         fs::create_dir_all(draft.join(&folder[1..]))?;
     }
     for (folder, name) in real {
         symlink(format!("{folder}/{name}"), draft.join(&folder[1..]).join(name))?;
     }
-    for (path, text) in content::files(identity, minor) {
-        write(&draft.join(path), &text, 0o444)?;
+    if identities.iter().any(|identity| identity.played.is_some()) {
+        show_real_pci(draft)?;
     }
-    for path in content::nodes(minor) {
-        write(&draft.join(path), "", 0o666)?;
-    }
-    for (path, target) in content::links(identity, minor) {
-        let path = draft.join(path);
-        fs::create_dir_all(path.parent().expect("below the folder"))?;
-        symlink(target, path)?;
+    let is_free = |minor: &u32| real.iter().all(|(_, name)| *name != format!("uverbs{minor}"));
+    for (identity, minor) in identities.iter().zip((0..).filter(is_free)) {
+        for (path, text) in content::files(identity, minor) {
+            write(&draft.join(slots::place(identity, minor, &path)), &text, 0o444)?;
+        }
+        for path in content::nodes(minor) {
+            write(&draft.join(path), "", 0o666)?;
+        }
+        for (path, target) in content::links(identity, minor) {
+            link(&draft.join(slots::place(identity, minor, &path)), &target)?;
+        }
+        for (path, text) in slots::files(identity) {
+            write(&draft.join(path), &text, 0o444)?;
+        }
+        for (path, target) in slots::links(identity, minor) {
+            link(&draft.join(path), &target)?;
+        }
     }
     Ok(())
+}
+
+/// The machine's own PCI devices stay visible beside those of a scenario.
+fn show_real_pci(draft: &Path) -> io::Result<()> {
+    for folder in slots::FOLDERS {
+        fs::create_dir_all(draft.join(&folder[1..]))?;
+        for name in names_in(folder) {
+            link(&draft.join(&folder[1..]).join(&name), &format!("{folder}/{name}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a link, unless there is something already.
+fn link(path: &Path, target: &str) -> io::Result<()> {
+    fs::create_dir_all(path.parent().expect("below the folder"))?;
+    match symlink(target, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
 }
 
 /// Writes a file, unless a link to a real file is there already.
@@ -104,6 +133,8 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
         return Ok(());
     }
     fs::create_dir_all(path.parent().expect("below the folder"))?;
+    // A scenario's devices have some files that all have, with other content.
+    let _ = fs::remove_file(path);
     fs::write(path, text)?;
     fs::set_permissions(path, Permissions::from_mode(mode))
 }
@@ -133,8 +164,12 @@ fn names_in(folder: &str) -> Vec<String> {
 }
 
 /// FNV-1a over everything that determines the folder's content.
-fn key(identity: &Identity, real: &[(&str, String)]) -> u64 {
-    let text = format!("{LAYOUT} {} {identity:?} {real:?}", env!("CARGO_PKG_VERSION"));
+fn key(identities: &[Identity], real: &[(&str, String)]) -> u64 {
+    let is_played = crate::identity::is_played();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    // Files of a scenario change, so they are this process's alone.
+    let own = is_played.then(|| (std::process::id(), now.unwrap_or_default().as_nanos()));
+    let text = format!("{LAYOUT} {} {identities:?} {real:?} {own:?}", env!("CARGO_PKG_VERSION"));
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
@@ -149,24 +184,30 @@ mod tests {
             name: "hw0".into(),
             address: address.parse().unwrap(),
             interface: "lo".into(),
+            played: None,
         };
         let real = [("/dev/infiniband", "uverbs0".to_string())];
-        assert_eq!(key(&of("127.1.1.1"), &[]), key(&of("127.1.1.1"), &[]));
-        assert_ne!(key(&of("127.1.1.1"), &[]), key(&of("127.1.1.2"), &[]));
-        assert_ne!(key(&of("127.1.1.1"), &[]), key(&of("127.1.1.1"), &real));
+        let key = |address: &str, real: &[(&str, String)]| key(&[of(address)], real);
+        assert_eq!(key("127.1.1.1", &[]), key("127.1.1.1", &[]));
+        assert_ne!(key("127.1.1.1", &[]), key("127.1.1.2", &[]));
+        assert_ne!(key("127.1.1.1", &[]), key("127.1.1.1", &real));
     }
 
     #[test]
     fn real_devices_are_beside_ours() {
         let draft = std::env::temp_dir().join(format!("highwire-paths-{}", std::process::id()));
-        let identity =
-            Identity { name: "hw0".into(), address: "127.1.1.1".parse().unwrap(), interface: "lo".into() };
+        let identity = Identity {
+            name: "hw0".into(),
+            address: "127.1.1.1".parse().unwrap(),
+            interface: "lo".into(),
+            played: None,
+        };
         let real = [
             ("/sys/class/infiniband", "mlx5_0".to_string()),
             ("/dev/infiniband", "rdma_cm".into()),
             ("/dev/infiniband", "uverbs0".into()),
         ];
-        fill(&draft, &identity, 1, &real).expect("a folder");
+        fill(&draft, &[identity], &real).expect("a folder");
         let link = |path: &str| fs::read_link(draft.join(path)).ok();
         assert_eq!(link("sys/class/infiniband/mlx5_0"), Some("/sys/class/infiniband/mlx5_0".into()));
         assert_eq!(link("dev/infiniband/rdma_cm"), Some("/dev/infiniband/rdma_cm".into()));
