@@ -6,6 +6,7 @@
 //! ```text
 //!  * links: shm            over these links only; `shm udp` without the line
 //!  * run: --loss 1%        further options of `highwire run`
+//!  * scenario: flap poll   `examples/scenarios/flap.toml`, and arguments; run twice, and both logs are alike
 //!  * arguments: poll       arguments of the program; each such line is one more run
 //! ```
 
@@ -44,6 +45,8 @@ struct Manner {
     links: Vec<String>,
     options: String,
     arguments: Vec<String>,
+    /// Names of scenarios, each with arguments.
+    scenarios: Vec<(String, String)>,
 }
 
 /// Runs the chosen programs and prints a line for each.
@@ -185,7 +188,41 @@ fn play_one(source: &Path, built: &Built, log: &Log) -> Result<Tally> {
             tally.add(Tally::one(success));
         }
     }
+    for link in &manner.links {
+        for (scenario, arguments) in &manner.scenarios {
+            let success = play_scenario(&program, built, (link, scenario, &manner.options, arguments), log)?;
+            println!(
+                "{name} {arguments} with {scenario} over {link}: {}",
+                if success { "ok" } else { "FAILED" }
+            );
+            tally.add(Tally::one(success));
+        }
+    }
     Ok(tally)
+}
+
+/// Runs a program twice with a scenario: it succeeds, and what went wrong was the same.
+fn play_scenario(
+    program: &Path,
+    built: &Built,
+    (link, scenario, options, arguments): (&str, &str, &str, &str),
+    log: &Log,
+) -> Result<bool> {
+    let file = root().join("examples/scenarios").join(scenario).with_extension("toml");
+    let mut logs = Vec::new();
+    for _ in 0..2 {
+        let diary = folder().join(format!("{scenario}-{link}.log"));
+        let options = format!("{options} --scenario {} --scenario-log {}", file.display(), diary.display());
+        if !built.line(program, link, &options, arguments, SECONDS_MAX).run_logged(log)? {
+            return Ok(false);
+        }
+        logs.push(fs::read_to_string(&diary)?);
+    }
+    let is_same = logs[0] == logs[1];
+    if !is_same {
+        log.note(&format!("two logs of one seed differ:\n{}\n{}", logs[0], logs[1]))?;
+    }
+    Ok(is_same)
 }
 
 /// Reads the lines of the first comment.
@@ -198,10 +235,17 @@ fn manner(source: &str) -> Manner {
     let all = |key: &str| comment.lines().filter_map(|line| value(line, key)).collect::<Vec<_>>();
     let links = all("links").first().map_or("shm udp".into(), Clone::clone);
     let arguments = all("arguments");
+    let pair = |line: String| {
+        let (name, rest) = line.split_once(' ').unwrap_or((&line, ""));
+        (name.to_string(), rest.trim().to_string())
+    };
+    let scenarios: Vec<_> = all("scenario").into_iter().map(pair).collect();
+    let usual = if scenarios.is_empty() { vec![String::new()] } else { Vec::new() };
     Manner {
         links: links.split_whitespace().map(String::from).collect(),
         options: all("run").join(" "),
-        arguments: if arguments.is_empty() { vec![String::new()] } else { arguments },
+        arguments: if arguments.is_empty() { usual } else { arguments },
+        scenarios,
     }
 }
 

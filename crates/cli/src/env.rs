@@ -33,7 +33,7 @@ enum Shell {
 }
 
 /// Every variable that an earlier `highwire env` may have set.
-const ALL: [&str; 13] = [
+const ALL: [&str; 15] = [
     "HIGHWIRE_ADDR",
     "HIGHWIRE_LINK",
     "HIGHWIRE_RECOVERY",
@@ -45,6 +45,8 @@ const ALL: [&str; 13] = [
     "HIGHWIRE_DELAY",
     "HIGHWIRE_SEED",
     "HIGHWIRE_PCAP",
+    "HIGHWIRE_SCENARIO",
+    "HIGHWIRE_SCENARIO_LOG",
     "HIGHWIRE_LIBS",
     "HIGHWIRE_BROKER",
 ];

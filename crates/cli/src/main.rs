@@ -9,6 +9,7 @@ mod devices;
 mod doctor;
 mod env;
 mod exchange;
+mod fault;
 mod pcap;
 mod perf;
 mod pingpong;
@@ -57,6 +58,8 @@ enum Command {
     Demo(demo::Args),
     /// List the device that a program gets here, and those that run.
     Devices(devices::Args),
+    /// Read a scenario, or change those that running programs play.
+    Fault(fault::Args),
     /// Say what this machine allows, and what to change.
     Doctor(doctor::Args),
     /// Bounce messages between two queue pairs and check every byte.
@@ -114,6 +117,7 @@ fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
         Command::Env(args) => env::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Devices(args) => devices::run(&args),
+        Command::Fault(args) => fault::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Pingpong(args) => pingpong::run(&args),
         Command::Perf(args) => perf::run(&args),

@@ -38,6 +38,7 @@ Examples:
   highwire run --loss 1% --seed 7 --pcap lossy.pcap -- ./my_rdma_test     the same misbehaviour every time
   highwire run --report ./my_rdma_test           at its end: devices, losses, failures, queue pairs
   highwire run --report report.html -- ./my_rdma_test
+  highwire run --scenario two-nics.toml -- ./my_rdma_test     devices that fail, from a file and its seed
   HIGHWIRE_LOG=1 highwire run ./my_rdma_test     a sentence for each refused call and for what failed"
 )]
 pub(crate) struct Args {

@@ -40,7 +40,7 @@ impl Object for Ah {
 ///
 /// # Errors
 /// EINVAL without one, for another port, or a source GID that is not there.
-pub(crate) fn address_of(attr: &ibv_ah_attr) -> Result<Address, c_int> {
+pub(crate) fn address_of(attr: &ibv_ah_attr, first_gid: u32) -> Result<Address, c_int> {
     let wrong = |reason: String| Err(refused(libc::EINVAL, || reason));
     if attr.port_num != PORT {
         return wrong(format!("ah_attr.port_num is {}; the device has port {PORT} only", attr.port_num));
@@ -50,9 +50,11 @@ pub(crate) fn address_of(attr: &ibv_ah_attr) -> Result<Address, c_int> {
             "ah_attr.is_global is 0; RoCE has no LIDs: set it to 1, and grh.dgid to the peer's GID".into(),
         );
     }
-    if u32::from(attr.grh.sgid_index) >= GIDS {
-        let index = attr.grh.sgid_index;
-        return wrong(format!("ah_attr.grh.sgid_index is {index}; the table has GIDs at 0 to {}", GIDS - 1));
+    if !(first_gid..first_gid + GIDS).contains(&u32::from(attr.grh.sgid_index)) {
+        let (index, last) = (attr.grh.sgid_index, first_gid + GIDS - 1);
+        return wrong(format!(
+            "ah_attr.grh.sgid_index is {index}; the table has GIDs at {first_gid} to {last}"
+        ));
     }
     Ok(Address {
         gid: Gid(attr.grh.dgid.raw),
@@ -79,7 +81,7 @@ pub(crate) fn attr_of(address: &Address) -> ibv_ah_attr {
 
 fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah, c_int> {
     let pd = Use::<Pd>::find(pd)?;
-    let address = address_of(attr)?;
+    let address = address_of(attr, crate::faults::first_gid(pd.context.index))?;
     let c = UnsafeCell::new(ibv_ah { context: pd.context.as_c(), pd: pd.as_c(), handle: 0 });
     registry::publish(Arc::new(Ah { c, address, _pd: pd }))
 }
@@ -159,7 +161,7 @@ c_api! {
     ) -> c_int {
         let run = || {
             registry::find::<Context>(context)?;
-            let gid = address_of(&unsafe { input(attr)? })?.gid.0;
+            let gid = address_of(&unsafe { input(attr)? }, 0)?.gid.0;
             if mac.is_null() {
                 return Err(libc::EINVAL);
             }

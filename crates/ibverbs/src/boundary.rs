@@ -27,6 +27,13 @@ macro_rules! c_api {
                         return std::mem::transmute::<*mut libc::c_void, Function>(passed.function())($($arg),*);
                     }
                 }
+                if $crate::faults::may_refuse() {
+                    let words: &[usize] = &[$($crate::stock::word(&$arg)),*];
+                    let errno = $crate::faults::judge(stringify!($name), words.first().copied());
+                    if errno != 0 {
+                        return $crate::faults::refuse(stringify!($name), errno);
+                    }
+                }
                 $crate::refusal::told(stringify!($name), || $body)
             })
         }
@@ -57,6 +64,13 @@ macro_rules! c_waits {
                         return result;
                     }
                 }
+                if $crate::faults::may_refuse() {
+                    let words: &[usize] = &[$($crate::stock::word(&$arg)),*];
+                    let errno = $crate::cancel::sealed(|| $crate::faults::judge(stringify!($name), words.first().copied()));
+                    if errno != 0 {
+                        return $crate::faults::refuse(stringify!($name), errno);
+                    }
+                }
                 $crate::cancel::in_parts(|$kept $(: $kind)?| $crate::refusal::told(stringify!($name), || $body))
             }
         }
@@ -71,7 +85,16 @@ macro_rules! c_ops {
             #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
             #[allow(clippy::undocumented_unsafe_blocks, reason = "what callers promise holds throughout the body")]
             // SAFETY: callers promise what the module's documentation says.
-            $crate::cancel::sealed(|| unsafe { $crate::refusal::told(stringify!($name), || $body) })
+            $crate::cancel::sealed(|| unsafe {
+                if $crate::faults::may_refuse() {
+                    let words: &[usize] = &[$($crate::stock::word(&$arg)),*];
+                    let errno = $crate::faults::judge(stringify!($name), words.first().copied());
+                    if errno != 0 {
+                        return $crate::faults::refuse(stringify!($name), errno);
+                    }
+                }
+                $crate::refusal::told(stringify!($name), || $body)
+            })
         }
     )*};
 }
@@ -82,12 +105,23 @@ pub(crate) use {c_api, c_ops, c_waits};
 pub(crate) trait Failure {
     /// The failing result, with `errno` set if the result cannot hold it.
     fn failure(errno: c_int) -> Self;
+    /// The failing result of a function that returns -1 and sets `errno`.
+    fn minus_one(errno: c_int) -> Self
+    where
+        Self: Sized,
+    {
+        Self::failure(errno)
+    }
 }
 
 impl Failure for c_int {
     fn failure(errno: c_int) -> c_int {
         set_errno(errno);
         errno
+    }
+    fn minus_one(errno: c_int) -> c_int {
+        set_errno(errno);
+        -1
     }
 }
 

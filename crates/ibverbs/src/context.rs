@@ -1,9 +1,9 @@
-//! Contexts: open devices. All contexts of a process share one device of `highwire-host`.
+//! Contexts: open devices. All contexts of a process for one entry of the list share one device of `highwire-host`.
 
 use crate::abi::*;
 use crate::boundary::{Failure, answer, c_api, zeroed_mutex};
 use crate::registry::{self, Object, Used, Users};
-use crate::{device, env, errno, ops, reach, stock};
+use crate::{device, env, errno, faults, ops, reach, stock};
 use highwire_host::{Device, DeviceConfig, EventQueue, EventTarget};
 use highwire_verbs::Gid;
 use std::cell::UnsafeCell;
@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Context {
     verbs: UnsafeCell<verbs_context>,
     pub(crate) device: Device,
+    /// The device's place in the list.
+    pub(crate) index: usize,
     /// The asynchronous events of this context's objects.
     pub(crate) events: EventQueue,
     /// Stands for `/dev/infiniband/uverbs0`: a file of its own that can be duplicated and passed on.
@@ -53,7 +55,8 @@ impl Used for Context {
 
 impl Context {
     fn open(entry: *mut ibv_device) -> Result<Arc<Context>, c_int> {
-        let open = Open::device()?;
+        let index = device::index_of(entry).ok_or(libc::ENODEV)?;
+        let open = Open::device(index)?;
         let device = open.device.clone();
         let events = device.event_queue().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
         let command = CommandFile::create()?;
@@ -61,7 +64,7 @@ impl Context {
         let (mutex, _) = zeroed_mutex();
         let context = ibv_context {
             device: entry,
-            ops: ops::context_ops(),
+            ops: faults::context_ops(ops::context_ops()),
             cmd_fd: command.as_raw_fd(),
             async_fd,
             num_comp_vectors: 1,
@@ -69,7 +72,7 @@ impl Context {
             abi_compat: VERBS_ABI_IS_EXTENDED,
         };
         let verbs = UnsafeCell::new(ops::verbs_context(context));
-        let context = Context { verbs, device, events, command, users: Users::default(), _open: open };
+        let context = Context { verbs, device, index, events, command, users: Users::default(), _open: open };
         Ok(Arc::new(context))
     }
 
@@ -79,42 +82,42 @@ impl Context {
     }
 }
 
-/// The device of a process while it is open.
+/// A device of a process while it is open.
 struct InUse {
+    index: usize,
     device: Device,
     contexts: usize,
     process: u32,
 }
 
-/// The one device of the process.
-static DEVICE: Mutex<Option<InUse>> = Mutex::new(None);
+/// The open devices of the process: one, or as many as a scenario has.
+static DEVICES: Mutex<Vec<InUse>> = Mutex::new(Vec::new());
 
-fn device_in_use() -> MutexGuard<'static, Option<InUse>> {
-    let mut shared = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
-    if shared.as_ref().is_some_and(|in_use| in_use.process != std::process::id()) {
-        // Inherited through fork: its thread is not here, and its shared memory is the parent's.
-        std::mem::forget(shared.take());
+fn devices_in_use() -> MutexGuard<'static, Vec<InUse>> {
+    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    if devices.iter().any(|in_use| in_use.process != std::process::id()) {
+        // Inherited through fork: their threads are not here, and their shared memory is the parent's.
+        std::mem::forget(std::mem::take(&mut *devices));
     }
-    shared
+    devices
 }
 
-/// The device's GID while it is open.
-pub(crate) fn open_gid() -> Option<Gid> {
-    device_in_use().as_ref().map(|in_use| in_use.device.gid())
+/// A device's GID while it is open.
+pub(crate) fn open_gid(index: usize) -> Option<Gid> {
+    devices_in_use().iter().find(|in_use| in_use.index == index).map(|in_use| in_use.device.gid())
 }
 
-/// Tells the report how the device stands, if it is open and no other thread opens or closes it.
+/// Tells the report how the open devices stand, if no other thread opens or closes one.
 pub(crate) fn report_at_end() {
-    if let Ok(shared) = DEVICE.try_lock()
-        && let Some(in_use) = shared.as_ref().filter(|in_use| in_use.process == std::process::id())
-    {
-        crate::report::stands(&in_use.device);
+    if let Ok(devices) = DEVICES.try_lock() {
+        let ours = devices.iter().filter(|in_use| in_use.process == std::process::id());
+        ours.for_each(|in_use| crate::report::stands(&in_use.device));
     }
 }
 
-/// The device's GID while it is open, and which part of a shared address is this process's.
-pub(crate) fn open_place() -> Option<(Gid, Option<u8>)> {
-    device_in_use().as_ref().map(|in_use| (in_use.device.gid(), in_use.device.shard()))
+/// The GIDs of the open devices, and which part of a shared address is this process's.
+pub(crate) fn open_places() -> Vec<(Gid, Option<u8>)> {
+    devices_in_use().iter().map(|in_use| (in_use.device.gid(), in_use.device.shard())).collect()
 }
 
 /// The service level in a UD receive's completion, which tells the kind of packet, as with RoCE cards. Bit 3
@@ -131,18 +134,21 @@ pub(crate) fn packet_kind() -> u8 {
 /// A reference to the device; the last one closes it.
 pub(crate) struct Open {
     device: Device,
+    index: usize,
 }
 
 impl Open {
-    fn device() -> Result<Open, c_int> {
+    fn device(index: usize) -> Result<Open, c_int> {
         let settings = env::settings().ok_or(libc::ENODEV)?;
-        let mut shared = device_in_use();
-        if let Some(in_use) = &mut *shared {
+        let mut devices = devices_in_use();
+        if let Some(in_use) = devices.iter_mut().find(|in_use| in_use.index == index) {
             in_use.contexts += 1;
-            return Ok(Open { device: in_use.device.clone() });
+            return Ok(Open { device: in_use.device.clone(), index });
         }
         let mut config: DeviceConfig = settings.device.clone();
-        config.capture = config.capture.as_deref().map(capture_of_this_process);
+        config.address = device::named_address(index);
+        faults::configure(index, &mut config);
+        config.capture = config.capture.as_deref().map(|path| capture_of_this_process(path, index));
         if env::is_loud() {
             highwire_host::log_to(|line| crate::env::log(|| line.to_string()));
         }
@@ -156,27 +162,31 @@ impl Open {
             errno::of_open(&error)
         })?;
         PACKET_KIND.store(if device.gid().to_ip().is_ipv4() { 0b1010 } else { 0b1001 }, Ordering::Relaxed);
-        *shared = Some(InUse { device: device.clone(), contexts: 1, process: std::process::id() });
+        devices.push(InUse { index, device: device.clone(), contexts: 1, process: std::process::id() });
         crate::report::opened(&device);
-        Ok(Open { device })
+        Ok(Open { device, index })
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let mut shared = device_in_use();
-        if let Some(in_use) = &mut *shared {
-            in_use.contexts -= 1;
-            if in_use.contexts == 0 {
-                crate::report::stands(&in_use.device);
-                *shared = None;
+        let mut devices = devices_in_use();
+        if let Some(place) = devices.iter().position(|in_use| in_use.index == self.index) {
+            devices[place].contexts -= 1;
+            if devices[place].contexts == 0 {
+                crate::report::stands(&devices[place].device);
+                devices.remove(place);
             }
         }
     }
 }
 
-/// The first process writes to the file that was named, others each to one of their own beside it.
-fn capture_of_this_process(path: &Path) -> PathBuf {
+/// The first process writes to the file that was named, others each to one of their own beside it; so do further devices.
+fn capture_of_this_process(path: &Path, index: usize) -> PathBuf {
+    if index > 0 {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        return path.with_file_name(format!("{name}-{}-{index}.pcap", std::process::id()));
+    }
     static HELD: Mutex<Option<(u32, File)>> = Mutex::new(None);
     let process = std::process::id();
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -241,10 +251,14 @@ c_api! {
         if stock::is_device(entry) {
             return stock::open(entry);
         }
-        if !device::is_ours(entry) {
+        if device::index_of(entry).is_none() {
             return Failure::failure(libc::ENODEV);
         }
-        answer(Context::open(entry).and_then(registry::publish))
+        let opened = Context::open(entry).and_then(registry::publish);
+        if opened.is_ok() {
+            faults::begin();
+        }
+        answer(opened)
     }
 
     fn ibv_close_device(context: *mut ibv_context) -> c_int {
@@ -261,7 +275,8 @@ c_api! {
 
     fn ibv_import_device(command: c_int) -> *mut ibv_context {
         let same = registry::first::<Context>(|context| is_same_file(context.command.as_raw_fd(), command));
-        answer(match (same, device::ours()) {
+        let entry = same.as_ref().and_then(|context| device::at(context.index));
+        answer(match (same, entry) {
             (Some(_), Some(entry)) => Context::open(entry).and_then(registry::publish),
             _ if stock::has_devices() => return stock::import(command),
             // Another process's device cannot be imported: its objects live in that process's memory.

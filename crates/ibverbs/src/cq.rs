@@ -23,7 +23,7 @@ pub(crate) struct Cq {
     /// Where the extended interface stands in the queue.
     pub(crate) cursor: Cursor,
     pub(crate) context: Use<Context>,
-    _channel: Option<Use<Channel>>,
+    channel: Option<Use<Channel>>,
     pub(crate) events: Acknowledged,
     pub(crate) async_events: Acknowledged,
     users: Users,
@@ -111,7 +111,7 @@ impl Cq {
             host,
             cursor: Cursor::default(),
             context,
-            _channel: channel,
+            channel,
             events: Acknowledged::default(),
             async_events: Acknowledged::default(),
             users: Users::default(),
@@ -127,6 +127,13 @@ impl Cq {
         unsafe { (*self.c.get()).base.cq_context }
     }
 
+    /// Tells the channel, if there is one, that a completion can be polled which came earlier.
+    pub(crate) fn report(&self) {
+        if let Some(channel) = &self.channel {
+            channel.host.report(crate::boundary::tag(self));
+        }
+    }
+
     /// The structure into which the extended interface reads.
     pub(crate) fn extended(&self) -> *mut ibv_cq_ex {
         self.c.get()
@@ -137,7 +144,7 @@ impl Cq {
 const BATCH: usize = 16;
 
 #[inline]
-fn to_wc(from: &Completion) -> ibv_wc {
+pub(crate) fn to_wc(from: &Completion) -> ibv_wc {
     let flags = from.flags;
     let bit = |is_set: bool, bit: c_uint| if is_set { bit } else { 0 };
     ibv_wc {
@@ -260,6 +267,7 @@ c_waits! {
             let found = registry::find::<Cq>(cq)?;
             found.users.none()?;
             events::withdraw::<Cq, 2>(cq, [&found.events, &found.async_events])?;
+            crate::faults::completions::forget_queue(cq);
             Ok(())
         };
         code(run())

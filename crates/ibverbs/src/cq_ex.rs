@@ -4,9 +4,9 @@
 use crate::abi::*;
 use crate::boundary::{answer, c_ops, input, zeroed_mutex};
 use crate::cq::{Cq, CqInit, immediate, vendor_error};
-use crate::registry;
+use crate::{faults, registry};
 use highwire_host::EMPTY_COMPLETION;
-use highwire_verbs::Completion;
+use highwire_verbs::{Completion, CompletionStatus};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -112,12 +112,21 @@ pub(crate) fn no_functions() -> ibv_cq_ex {
 
 /// The functions for a queue that was asked for `flags`. Programs call only what they have asked for.
 fn functions(flags: u64) -> ibv_cq_ex {
-    let is_stamped = flags & TIMESTAMPS != 0;
+    type Start = unsafe extern "C-unwind" fn(*mut ibv_cq_ex, *mut ibv_poll_cq_attr) -> c_int;
+    type Next = unsafe extern "C-unwind" fn(*mut ibv_cq_ex) -> c_int;
+    let is_faulty = faults::may_refuse();
+    // Chosen here, so that a queue without a scenario does not ask at each poll.
+    let (start, next): (Start, Next) = match (flags & TIMESTAMPS != 0, is_faulty) {
+        (true, false) => (start_poll::<true, false>, next_poll::<true, false>),
+        (false, false) => (start_poll::<false, false>, next_poll::<false, false>),
+        (true, true) => (start_poll::<true, true>, next_poll::<true, true>),
+        (false, true) => (start_poll::<false, true>, next_poll::<false, true>),
+    };
     ibv_cq_ex {
-        start_poll: Some(if is_stamped { start_poll::<true> } else { start_poll::<false> }),
-        next_poll: Some(if is_stamped { next_poll::<true> } else { next_poll::<false> }),
+        start_poll: Some(start),
+        next_poll: Some(next),
         end_poll: Some(end_poll),
-        read_opcode: Some(read_opcode),
+        read_opcode: Some(if is_faulty { read_opcode_of_success } else { read_opcode }),
         read_vendor_err: Some(read_vendor_err),
         read_byte_len: Some(read_byte_len),
         read_imm_data: Some(read_imm_data),
@@ -144,8 +153,9 @@ unsafe fn queue<'a>(cq: *mut ibv_cq_ex) -> &'a Cq {
 
 /// Takes the next completion, if there is one; the cursor is held.
 #[inline]
-fn advance<const IS_STAMPED: bool>(cq: &Cq) -> c_int {
-    let Some((completion, tag, context)) = cq.host.poll_tagged() else { return libc::ENOENT };
+fn advance<const IS_STAMPED: bool, const IS_FAULTY: bool>(cq: &Cq) -> c_int {
+    let next = if IS_FAULTY { faults::completions::next(cq) } else { cq.host.poll_tagged() };
+    let Some((completion, tag, context)) = next else { return libc::ENOENT };
     if IS_STAMPED {
         cq.cursor.read_at_ns.store(raw_clock_ns(), Ordering::Relaxed);
     }
@@ -160,7 +170,7 @@ fn advance<const IS_STAMPED: bool>(cq: &Cq) -> c_int {
     0
 }
 
-unsafe extern "C-unwind" fn start_poll<const IS_STAMPED: bool>(
+unsafe extern "C-unwind" fn start_poll<const IS_STAMPED: bool, const IS_FAULTY: bool>(
     cq: *mut ibv_cq_ex,
     attr: *mut ibv_poll_cq_attr,
 ) -> c_int {
@@ -172,7 +182,7 @@ unsafe extern "C-unwind" fn start_poll<const IS_STAMPED: bool>(
         // SAFETY: this function is reached through queues of ours only.
         let cq = unsafe { queue(cq) };
         cq.cursor.hold();
-        let result = advance::<IS_STAMPED>(cq);
+        let result = advance::<IS_STAMPED, IS_FAULTY>(cq);
         if result != 0 {
             // `ibv_create_cq_ex(3)`: after ENOENT there is no `end_poll`.
             cq.cursor.release();
@@ -181,9 +191,11 @@ unsafe extern "C-unwind" fn start_poll<const IS_STAMPED: bool>(
     })
 }
 
-unsafe extern "C-unwind" fn next_poll<const IS_STAMPED: bool>(cq: *mut ibv_cq_ex) -> c_int {
+unsafe extern "C-unwind" fn next_poll<const IS_STAMPED: bool, const IS_FAULTY: bool>(
+    cq: *mut ibv_cq_ex,
+) -> c_int {
     // SAFETY: this function is reached through queues of ours only.
-    crate::boundary::guard(|| advance::<IS_STAMPED>(unsafe { queue(cq) }))
+    crate::boundary::guard(|| advance::<IS_STAMPED, IS_FAULTY>(unsafe { queue(cq) }))
 }
 
 unsafe extern "C-unwind" fn end_poll(cq: *mut ibv_cq_ex) {
@@ -204,6 +216,10 @@ macro_rules! readers {
 
 readers! {
     read_opcode -> ibv_wc_opcode = |completion| completion.operation as ibv_wc_opcode;
+    read_opcode_of_success -> ibv_wc_opcode = |completion| match completion.status {
+        CompletionStatus::Success => completion.operation as ibv_wc_opcode,
+        _ => faults::completions::NO_OPCODE,
+    };
     read_vendor_err -> u32 = |completion| vendor_error(&completion);
     read_byte_len -> u32 = |completion| completion.byte_len;
     read_imm_data -> u32 = |completion| immediate(&completion);

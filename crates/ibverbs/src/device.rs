@@ -1,4 +1,4 @@
-//! The list of devices: Highwire's, and behind it the machine's own.
+//! The list of devices: Highwire's, of which a scenario may have several, and behind them the machine's own.
 
 use crate::abi::*;
 use crate::boundary::{Failure, c_api, fill};
@@ -8,56 +8,82 @@ use highwire_verbs::Gid;
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
-/// Our device, as C sees it. It is never freed: programs keep pointers to it after they have freed the list.
-struct Entry(ibv_device);
+/// Our devices, as C sees them. They are never freed: programs keep pointers to them after they have freed the list.
+struct Entries(Vec<ibv_device>);
 
-// SAFETY: nothing is written after it was made, and its pointers are null.
-unsafe impl Send for Entry {}
+// SAFETY: nothing is written after they were made, and their pointers are null.
+unsafe impl Send for Entries {}
 // SAFETY: as above.
-unsafe impl Sync for Entry {}
+unsafe impl Sync for Entries {}
 
-static ENTRY: OnceLock<Entry> = OnceLock::new();
+static ENTRIES: OnceLock<Entries> = OnceLock::new();
 
-/// Our device; none while the environment is wrong.
-pub(crate) fn ours() -> Option<*mut ibv_device> {
-    let settings = env::settings()?;
-    let entry = ENTRY.get_or_init(|| {
-        let mut device = ibv_device {
-            _ops: [std::ptr::null_mut(); 2],
-            node_type: IBV_NODE_CA,
-            transport_type: IBV_TRANSPORT_IB,
-            name: [0; 64],
-            dev_name: [0; 64],
-            dev_path: [0; 256],
-            ibdev_path: [0; 256],
+/// Our devices; none while the environment is wrong.
+fn all() -> &'static [ibv_device] {
+    let Some(settings) = env::settings() else { return &[] };
+    let made = ENTRIES.get_or_init(|| {
+        let scenario = settings.scenario.as_ref().map_or(&[][..], |scenario| &scenario.devices);
+        let names: Vec<&str> = match scenario {
+            [] => vec![&settings.name],
+            devices => devices.iter().map(|device| device.name.as_str()).collect(),
         };
-        fill(&mut device.name, &settings.name);
-        fill(&mut device.dev_name, "uverbs0");
-        fill(&mut device.dev_path, "/sys/class/infiniband_verbs/uverbs0");
-        fill(&mut device.ibdev_path, &format!("/sys/class/infiniband/{}", settings.name));
-        Entry(device)
+        Entries(names.into_iter().enumerate().map(|(index, name)| entry(index, name)).collect())
     });
-    Some(std::ptr::from_ref(&entry.0).cast_mut())
+    &made.0
 }
 
-pub(crate) fn is_ours(device: *const ibv_device) -> bool {
-    ENTRY.get().is_some_and(|entry| std::ptr::eq(device, &entry.0))
+fn entry(index: usize, name: &str) -> ibv_device {
+    let mut device = ibv_device {
+        _ops: [std::ptr::null_mut(); 2],
+        node_type: IBV_NODE_CA,
+        transport_type: IBV_TRANSPORT_IB,
+        name: [0; 64],
+        dev_name: [0; 64],
+        dev_path: [0; 256],
+        ibdev_path: [0; 256],
+    };
+    fill(&mut device.name, name);
+    fill(&mut device.dev_name, &format!("uverbs{index}"));
+    fill(&mut device.dev_path, &format!("/sys/class/infiniband_verbs/uverbs{index}"));
+    fill(&mut device.ibdev_path, &format!("/sys/class/infiniband/{name}"));
+    device
 }
 
-/// The address that the device has, or will have when it is opened.
-pub(crate) fn address() -> IpAddr {
-    let named = || env::settings()?.device.address;
-    crate::context::open_gid().map(Gid::to_ip).or_else(named).unwrap_or_else(default_shared_address)
+/// The place of a device in the list, if it is one of ours.
+pub(crate) fn index_of(device: *const ibv_device) -> Option<usize> {
+    ENTRIES.get()?.0.iter().position(|entry| std::ptr::eq(device, entry))
+}
+
+/// A device by its place.
+pub(crate) fn at(index: usize) -> Option<*mut ibv_device> {
+    all().get(index).map(|entry| std::ptr::from_ref(entry).cast_mut())
+}
+
+/// The address that a device has, or will have when it is opened.
+pub(crate) fn address(index: usize) -> IpAddr {
+    let opened = crate::context::open_gid(index).map(Gid::to_ip);
+    opened.or_else(|| named_address(index)).unwrap_or_else(default_shared_address)
+}
+
+/// The address that the environment gives a device. Devices after the first have those that come next in the network of
+/// addresses that processes of a user share, unless the scenario names others.
+pub(crate) fn named_address(index: usize) -> Option<IpAddr> {
+    let settings = env::settings()?;
+    let of_scenario = settings.scenario.as_ref().and_then(|scenario| scenario.devices.get(index)?.address);
+    of_scenario.or_else(|| match index {
+        0 => settings.device.address,
+        index => Some(highwire_host::faults::address_after(default_shared_address(), index)),
+    })
 }
 
 /// An EUI-64 made from the address; locally administered, so that it belongs to no vendor's device.
-pub(crate) fn guid() -> [u8; 8] {
-    highwire_host::cm::guid_of(Gid::from_ip(address()))
+pub(crate) fn guid(index: usize) -> [u8; 8] {
+    highwire_host::cm::guid_of(Gid::from_ip(address(index)))
 }
 
 c_api! {
     fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
-        let devices: Vec<*mut ibv_device> = ours().into_iter().chain(stock::devices()).collect();
+        let devices: Vec<*mut ibv_device> = (0..all().len()).filter_map(at).chain(stock::devices()).collect();
         if !count.is_null() {
             count.write(devices.len() as c_int);
         }
@@ -82,10 +108,13 @@ c_api! {
     }
 
     fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
-        if is_ours(device) { u64::from_ne_bytes(guid()) } else { Failure::failure(libc::EINVAL) }
+        match index_of(device) {
+            Some(index) => u64::from_ne_bytes(guid(index)),
+            None => Failure::failure(libc::EINVAL),
+        }
     }
 
     fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
-        if is_ours(device) { 0 } else { -1 }
+        index_of(device).map_or(-1, |index| index as c_int)
     }
 }

@@ -15,6 +15,7 @@ fn ways(text: &str) -> Result<Vec<MovingWay>, String> {
     text.split(',').map(way).collect()
 }
 
+use highwire_faults::Scenario;
 #[cfg(test)]
 use highwire_host::WakeMode;
 use highwire_host::verbs::Recovery;
@@ -35,6 +36,10 @@ pub(crate) struct Settings {
     pub(crate) recovery: Recovery,
     /// Whether registered memory may be moved, where it lies, to where neighbours reach it; not with `HIGHWIRE_REMAP=0`.
     pub(crate) moves_memory: bool,
+    /// What goes wrong on purpose; `HIGHWIRE_SCENARIO`.
+    pub(crate) scenario: Option<Scenario>,
+    /// Where to write what went wrong; `HIGHWIRE_SCENARIO_LOG`.
+    pub(crate) scenario_log: Option<PathBuf>,
     /// Whether to say on stderr why something failed; `HIGHWIRE_LOG`.
     pub(crate) prints: bool,
     /// The folder for what `highwire run --report` tells of this process; `HIGHWIRE_REPORT`.
@@ -137,7 +142,13 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
         None => None,
         Some((name, text)) => Some(text.parse().map_err(|error: String| wrong(name, &text, &error))?),
     };
-    let name = value("HIGHWIRE_DEVICE_NAME").map_or_else(|| "hw0".to_string(), |(_, name)| name);
+    let scenario = value("HIGHWIRE_SCENARIO").map(|(_, file)| scenario(&file)).transpose()?;
+    let scenario_log = value("HIGHWIRE_SCENARIO_LOG").map(|(_, path)| PathBuf::from(path));
+    let named = scenario.as_ref().and_then(|scenario| scenario.devices.first());
+    let name = match named {
+        Some(device) => device.name.clone(),
+        None => value("HIGHWIRE_DEVICE_NAME").map_or_else(|| "hw0".to_string(), |(_, name)| name),
+    };
     if name.len() > 63 || name.contains('/') {
         return Err(wrong(
             "HIGHWIRE_DEVICE_NAME",
@@ -160,7 +171,13 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
     }
     let prints = value("HIGHWIRE_LOG").is_some_and(|(_, value)| value != "0");
     let report = value("HIGHWIRE_REPORT").map(|(_, folder)| PathBuf::from(folder));
-    Ok(Settings { name, device, recovery, moves_memory, prints, report })
+    Ok(Settings { name, device, recovery, moves_memory, scenario, scenario_log, prints, report })
+}
+
+fn scenario(file: &str) -> Result<Scenario, String> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| format!("HIGHWIRE_SCENARIO is `{file}`, which cannot be read: {error}"))?;
+    Scenario::read(file, &text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -189,6 +206,7 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_named() {
+        check(&[("HIGHWIRE_SCENARIO", "/nowhere.toml")], Err("/nowhere.toml"));
         check(&[("HIGHWIRE_LINK", "carrier-pigeon")], Err("HIGHWIRE_LINK"));
         check(&[("HIGHWIRE_ADDR", "hw0")], Err("IP address"));
         check(&[("HIGHWIRE_LOSS", "often")], Err("HIGHWIRE_LOSS"));

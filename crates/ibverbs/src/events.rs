@@ -265,6 +265,8 @@ c_waits! {
                 let next = match context.events.try_next() {
                     Some(next) => Some(next),
                     None if !context.events.is_open() => return Err(libc::EBADF),
+                    // As the kernel says of a device that is gone, once its events are read.
+                    None if crate::faults::is_dead(context.index) => return Err(libc::EIO),
                     None => {
                         let next = context.events.next_as_read(cancel::part_of(None));
                         next.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?
@@ -286,6 +288,11 @@ c_waits! {
         };
         minus_one(run())
     }
+}
+
+/// An event of a port, or of the whole device. The element is a union whose member is the port's number.
+fn of_port(port: u8, event_type: ibv_event_type) -> ibv_async_event {
+    ibv_async_event { element: usize::from(port) as *mut c_void, event_type }
 }
 
 /// An event as C sees it, if its object is still there.
@@ -318,6 +325,10 @@ fn to_c(event: AsyncEvent, tag: u64) -> Option<ibv_async_event> {
         AsyncEvent::CommunicationEstablished(_) => of_qp(IBV_EVENT_COMM_EST),
         AsyncEvent::SendQueueDrained(_) => of_qp(IBV_EVENT_SQ_DRAINED),
         AsyncEvent::LastWqeReached(_) => of_qp(IBV_EVENT_QP_LAST_WQE_REACHED),
+        AsyncEvent::PortActive(port) => Some(of_port(port, IBV_EVENT_PORT_ACTIVE)),
+        AsyncEvent::PortError(port) => Some(of_port(port, IBV_EVENT_PORT_ERR)),
+        AsyncEvent::GidChange(port) => Some(of_port(port, IBV_EVENT_GID_CHANGE)),
+        AsyncEvent::DeviceFatal => Some(of_port(0, IBV_EVENT_DEVICE_FATAL)),
         // An event that this library does not know has no C form.
         #[allow(unreachable_patterns)]
         _ => {

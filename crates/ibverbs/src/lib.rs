@@ -27,6 +27,7 @@ mod env;
 mod errno;
 mod events;
 mod failure;
+mod faults;
 mod flow;
 mod fork;
 mod implicit;

@@ -4,6 +4,7 @@ use crate::abi::*;
 use crate::boundary::{answer, c_api, c_ops, code, set_errno};
 use crate::dm::Dm;
 use crate::errno;
+use crate::faults::Counted;
 use crate::implicit::{self, Implicit};
 use crate::pd::Pd;
 use crate::refusal::refused;
@@ -28,6 +29,8 @@ struct Inner {
     is_imported: bool,
     implicit: Option<Implicit>,
     _memory: Option<Use<Dm>>,
+    /// Its part of a scenario's limit.
+    counted: Option<Counted>,
 }
 
 // SAFETY: the pointers in `c` are to objects that never move; its keys change under `inner`'s lock, and only
@@ -76,8 +79,13 @@ impl Mr {
         if access & IBV_ACCESS_ON_DEMAND != 0 && implicit::is_meant(range.addr, range.length) {
             return Mr::register_implicit(pd, range, access);
         }
+        let counted = Counted::new(pd.context.index, range.length as u64)?;
         let region = region(&pd, range, access)?;
-        Mr::publish(pd, region, range, access, None)
+        let made = Mr::publish(pd, region, range, access, None)?;
+        if counted.is_some() {
+            registry::with::<Mr, _>(made, |mr| mr.inner().counted = counted);
+        }
+        Ok(made)
     }
 
     /// Registers all memory that there is and will be.
@@ -123,6 +131,7 @@ impl Mr {
             is_imported: false,
             implicit: None,
             _memory: memory,
+            counted: None,
         });
         registry::publish(Arc::new(Mr { c, inner }))
     }
@@ -157,10 +166,17 @@ impl Mr {
             memory: range.map(|range| (range.addr.cast(), range.length, iova_of(range, permitted))),
             access: (flags & IBV_REREG_MR_CHANGE_ACCESS != 0).then_some(permitted),
         };
+        let counted = match (range, &inner.counted) {
+            (Some(range), Some(before)) => before.resized(range.length as u64).map_err(input)?,
+            _ => None,
+        };
         let region = inner.region.as_mut().ok_or((IBV_REREG_MR_ERR_INPUT, libc::EINVAL))?;
         // SAFETY: C promises that the memory stays where it is until it is deregistered.
         let changed = unsafe { region.reregister(&change) };
         changed.map_err(|error| input(errno::of_register(&error)))?;
+        if counted.is_some() {
+            inner.counted = counted;
+        }
         // SAFETY: changed only here, under the lock.
         let c = unsafe { &mut *self.c.get() };
         if let Some(range) = range {
@@ -180,7 +196,9 @@ impl Mr {
         region.deregister().map_err(|(region, error)| {
             inner.region = Some(region);
             errno::of_register(&error)
-        })
+        })?;
+        inner.counted = None;
+        Ok(())
     }
 
     fn iova_and_access(&self) -> (u64, c_uint) {

@@ -285,6 +285,7 @@ impl Qp {
             events_completed: 0,
         };
         let service = host.service();
+        let (index, number) = (context.index, host.qpn().value());
         let qp = Qp {
             c: UnsafeCell::new(crate::wr::functions(base)),
             host,
@@ -302,7 +303,9 @@ impl Qp {
         };
         Arc::get_mut(&mut place).expect("nobody else has it").write(qp);
         // SAFETY: written in the line above.
-        registry::publish(unsafe { place.assume_init() })
+        let made = registry::publish(unsafe { place.assume_init() })?;
+        crate::faults::made_queue_pair(made, index, number);
+        Ok(made)
     }
 
     /// What its program may use.
@@ -487,6 +490,7 @@ c_waits! {
             crate::report::ends(&found);
             found.stop_receiving();
             found.forget_completions();
+            crate::faults::forget_queue_pair(qp);
             Ok(())
         };
         code(run())

@@ -102,6 +102,7 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
             || format!("max_rd_atomic or max_dest_rd_atomic is {value}; at most {MAX_RD_ATOMIC} ({limit})");
         return Err(refused(libc::EINVAL, reason));
     }
+    let first_gid = crate::faults::first_gid(qp.context.index);
     let offered = qp.context.device.mtu();
     let begins = from == QpState::Rtr && to == QpState::Rts && qp.service == Service::Rc;
     // As cards do, whose contexts have three or five bits for these fields, and whose drivers look at no others.
@@ -109,7 +110,7 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
         state: has(IBV_QP_STATE).then_some(to),
         access: has(IBV_QP_ACCESS_FLAGS).then(|| access_of_qp(attr.qp_access_flags)),
         qkey: has(IBV_QP_QKEY).then_some(attr.qkey),
-        address: has(IBV_QP_AV).then(|| address_of(&attr.ah_attr)).transpose()?,
+        address: has(IBV_QP_AV).then(|| address_of(&attr.ah_attr, first_gid)).transpose()?,
         remote_qpn: has(IBV_QP_DEST_QPN).then(|| Qpn::new(attr.dest_qp_num)),
         path_mtu: has(IBV_QP_PATH_MTU).then(|| path_mtu(attr.path_mtu, offered)).transpose()?,
         rq_psn: has(IBV_QP_RQ_PSN).then(|| Psn::new(attr.rq_psn)),

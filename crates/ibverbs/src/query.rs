@@ -4,7 +4,7 @@ use crate::abi::*;
 use crate::boundary::{c_api, c_ops, code, fill, input, minus_one, output};
 use crate::context::Context;
 use crate::limits::*;
-use crate::{device, registry};
+use crate::{device, faults, registry};
 use highwire_verbs::{Gid, MESSAGE_LENGTH_MAX, Mtu, SpreadFields};
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ fn open(context: *const ibv_context) -> Result<Arc<Context>, c_int> {
     registry::find_inherited(context).map(|(_, context)| context)
 }
 
-fn device_attr() -> ibv_device_attr {
+fn device_attr(context: &Context) -> ibv_device_attr {
     let mut fw_ver = [0; 64];
     fill(&mut fw_ver, env!("CARGO_PKG_VERSION"));
-    let guid = u64::from_ne_bytes(device::guid());
+    let guid = u64::from_ne_bytes(device::guid(context.index));
     ibv_device_attr {
         fw_ver,
         node_guid: guid,
@@ -83,8 +83,8 @@ fn odp_caps() -> ibv_odp_caps {
     }
 }
 
-fn device_attr_ex() -> ibv_device_attr_ex {
-    let orig_attr = device_attr();
+fn device_attr_ex(context: &Context) -> ibv_device_attr_ex {
+    let orig_attr = device_attr(context);
     ibv_device_attr_ex {
         device_cap_flags_ex: u64::from(orig_attr.device_cap_flags),
         orig_attr,
@@ -131,7 +131,7 @@ pub(crate) fn mtu_of(mtu: Mtu) -> ibv_mtu {
 
 fn port_attr(context: &Context) -> ibv_port_attr {
     let mtu = mtu_of(context.device.mtu());
-    ibv_port_attr {
+    let mut attr = ibv_port_attr {
         state: IBV_PORT_ACTIVE,
         max_mtu: IBV_MTU_4096,
         active_mtu: mtu,
@@ -147,7 +147,9 @@ fn port_attr(context: &Context) -> ibv_port_attr {
         link_layer: IBV_LINK_LAYER_ETHERNET,
         flags: IBV_QPF_GRH_REQUIRED,
         ..ibv_port_attr::default()
-    }
+    };
+    faults::shape_port(context.index, &mut attr);
+    attr
 }
 
 /// The GID at a place of the table.
@@ -155,9 +157,10 @@ pub(crate) fn gid_at(context: &Context, port: u32, index: u32) -> Result<Gid, c_
     if port != u32::from(PORT) {
         return Err(libc::EINVAL);
     }
+    let first = faults::first_gid(context.index);
     match index {
-        0..GIDS => Ok(context.device.gid()),
-        GIDS..GID_TABLE => Err(libc::ENODATA),
+        _ if (first..first + GIDS).contains(&index) => Ok(context.device.gid()),
+        0..GID_TABLE => Err(libc::ENODATA),
         _ => Err(libc::EINVAL),
     }
 }
@@ -195,12 +198,12 @@ c_ops! {
         bytes: usize,
     ) -> c_int {
         let run = || {
-            open(context)?;
+            let context = open(context)?;
             let is_known = input_.is_null() || unsafe { input(input_)?.comp_mask } == 0;
             if !is_known || attr.is_null() || bytes < size_of::<ibv_device_attr>() {
                 return Err(libc::EINVAL);
             }
-            unsafe { output(&device_attr_ex(), attr, bytes) };
+            unsafe { output(&device_attr_ex(&context), attr, bytes) };
             Ok(())
         };
         code(run())
@@ -228,11 +231,11 @@ c_ops! {
 c_api! {
     fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int {
         let run = || {
-            open(context)?;
+            let context = open(context)?;
             if attr.is_null() {
                 return Err(libc::EINVAL);
             }
-            unsafe { attr.write(device_attr()) };
+            unsafe { attr.write(device_attr(&context)) };
             Ok(())
         };
         code(run())
@@ -245,11 +248,11 @@ c_api! {
     /// In units of 100 Mb/s.
     fn ibv_query_port_speed(context: *mut ibv_context, port: u32, speed: *mut u64) -> c_int {
         let run = || {
-            open(context)?;
+            let context = open(context)?;
             if port != u32::from(PORT) || speed.is_null() {
                 return Err(libc::EINVAL);
             }
-            unsafe { speed.write(1000) };
+            unsafe { speed.write(faults::gigabits(context.index) * 10) };
             Ok(())
         };
         code(run())
@@ -311,9 +314,10 @@ c_api! {
             if max_entries < GIDS as usize || entries.is_null() {
                 return Err(libc::EINVAL);
             }
-            for index in 0..GIDS {
+            for place in 0..GIDS {
+                let index = faults::first_gid(context.index) + place;
                 let entry = gid_entry(&context, u32::from(PORT), index)?;
-                unsafe { output(&entry, entries.cast::<u8>().add(index as usize * bytes).cast(), bytes) };
+                unsafe { output(&entry, entries.cast::<u8>().add(place as usize * bytes).cast(), bytes) };
             }
             Ok(GIDS as isize)
         };

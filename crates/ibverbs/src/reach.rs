@@ -32,7 +32,7 @@ pub(crate) fn look(gid: Gid, number: u32) -> Reach {
         let running = running_devices().ok()?;
         Some(running.into_iter().map(|device| (device.address.to_canonical(), device.shard)).collect())
     };
-    let own = crate::context::open_place();
+    let own = crate::context::open_places();
     let is_here = || registry::first::<Qp>(|qp| qp.number() == number).is_some();
     judge(gid.to_ip().to_canonical(), number, own, devices, is_here)
 }
@@ -40,7 +40,7 @@ pub(crate) fn look(gid: Gid, number: u32) -> Reach {
 fn judge(
     address: IpAddr,
     number: u32,
-    own: Option<(Gid, Option<u8>)>,
+    own: impl IntoIterator<Item = (Gid, Option<u8>)>,
     devices: impl FnOnce() -> Option<Devices>,
     is_here: impl FnOnce() -> bool,
 ) -> Reach {
@@ -48,7 +48,7 @@ fn judge(
         return Reach::Zero;
     }
     let shard = number as u8;
-    let is_own = own.is_some_and(|(gid, part)| {
+    let is_own = own.into_iter().any(|(gid, part)| {
         gid.to_ip().to_canonical() == address && part.is_none_or(|part| part == shard)
     });
     if is_own {

@@ -169,6 +169,14 @@ pub(crate) fn first<T: Object>(chosen: impl Fn(&T) -> bool) -> Option<Arc<T>> {
     Arc::clone(&found.object).downcast().ok()
 }
 
+/// All objects of a kind for which `chosen` returns true.
+pub(crate) fn every<T: Object>(chosen: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
+    let objects = read();
+    let is_it = |entry: &&Entry| entry.owner.is_this() && entry.object.downcast_ref().is_some_and(&chosen);
+    let found = objects.entries.values().filter(is_it);
+    found.filter_map(|entry| Arc::clone(&entry.object).downcast().ok()).collect()
+}
+
 /// How many others depend on an object; while any do, it cannot be destroyed.
 #[derive(Debug, Default)]
 pub(crate) struct Users(AtomicU32);

@@ -285,7 +285,7 @@ unsafe extern "C-unwind" fn wr_start(qp: *mut ibv_qp_ex) {
     });
 }
 
-unsafe extern "C-unwind" fn wr_abort(qp: *mut ibv_qp_ex) {
+pub(crate) unsafe extern "C-unwind" fn wr_abort(qp: *mut ibv_qp_ex) {
     crate::boundary::guard(|| {
         // SAFETY: reached through queue pairs of ours, after `wr_start`.
         let (collected, qp) = unsafe { (collected(qp), queue_pair(qp)) };
@@ -294,7 +294,7 @@ unsafe extern "C-unwind" fn wr_abort(qp: *mut ibv_qp_ex) {
     });
 }
 
-unsafe extern "C-unwind" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     crate::boundary::guard(|| {
         // SAFETY: reached through queue pairs of ours, after `wr_start`.
         let (collected, qp) = unsafe { (collected(qp), queue_pair(qp)) };
@@ -376,7 +376,7 @@ pub(crate) fn functions(base: ibv_qp) -> ibv_qp_ex {
         wr_set_sge: Some(wr_set_sge),
         wr_set_sge_list: Some(wr_set_sge_list),
         wr_start: Some(wr_start),
-        wr_complete: Some(wr_complete),
+        wr_complete: Some(crate::faults::completing()),
         wr_abort: Some(wr_abort),
         wr_atomic_write: Some(wr_atomic_write),
         wr_flush: Some(wr_flush),

@@ -39,6 +39,12 @@ pub(crate) struct EnvironmentArgs {
     /// Where the drop-in libraries are [default: HIGHWIRE_LIBS, those beside this program, or those in it]
     #[arg(long, value_name = "DIR")]
     libs: Option<PathBuf>,
+    /// Devices, and what goes wrong with them, from a file; `highwire fault check` reads it without a run.
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
+    /// Write a line for each thing that the scenario lets go wrong; one seed gives one log.
+    #[arg(long, value_name = "FILE", requires = "scenario")]
+    scenario_log: Option<PathBuf>,
     #[command(flatten)]
     faults: FaultArgs,
 }
@@ -145,6 +151,16 @@ impl EnvironmentArgs {
             // The program may change its folder before it opens its device.
             let file = std::path::absolute(file).context("--pcap names no file")?;
             set("HIGHWIRE_PCAP", file.into());
+        }
+        if let Some(file) = &self.scenario {
+            crate::fault::read(file)?;
+            set("HIGHWIRE_SCENARIO", std::path::absolute(file)?.into());
+        }
+        if let Some(file) = &self.scenario_log {
+            set(
+                "HIGHWIRE_SCENARIO_LOG",
+                std::path::absolute(file).context("--scenario-log names no file")?.into(),
+            );
         }
         set("HIGHWIRE_LIBS", libraries.folder().into());
         if let Ok(this_program) = std::env::current_exe() {

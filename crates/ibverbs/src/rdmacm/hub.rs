@@ -101,7 +101,7 @@ impl Hub {
         verbs::done(unsafe { verbs::ibv_query_gid(context, 1, 0, &mut gid) })?;
         let (mtu, limits) = query(context)?;
         let gsi = Services::open(context)?;
-        let guid = u64::from_be_bytes(crate::device::guid());
+        let guid = u64::from_be_bytes(crate::device::guid(0));
         let mut rng =
             highwire_link::secret_rng().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
         let cm = ConnectionManager::new(Config::new(guid, gsi.shard()), rng.fork(0));

@@ -103,7 +103,7 @@ impl Open {
     pub(super) fn new() -> Option<Open> {
         // SAFETY: an ordinary program's first calls.
         unsafe {
-            let context = context::ibv_open_device(device::ours()?);
+            let context = context::ibv_open_device(device::at(0)?);
             if context.is_null() {
                 return None;
             }

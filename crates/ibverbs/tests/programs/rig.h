@@ -30,6 +30,11 @@
         }                                                                                                              \
     } while (0)
 
+/* An attempt's time-out as verbs code it: with seven retries, half a second. */
+#ifndef RIG_TIMEOUT
+#define RIG_TIMEOUT 14
+#endif
+
 #define ALL_ACCESS                                                                                                     \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
@@ -88,7 +93,7 @@ static void rig_init(struct ibv_qp *qp)
 static void rig_to(struct ibv_qp *qp, uint32_t peer, union ibv_gid gid, uint32_t own_psn, uint32_t peer_psn)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer, .rq_psn = peer_psn,
-        .max_dest_rd_atomic = 4, .min_rnr_timer = 1, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .sq_psn = own_psn,
+        .max_dest_rd_atomic = 4, .min_rnr_timer = 1, .timeout = RIG_TIMEOUT, .retry_cnt = 7, .rnr_retry = 7, .sq_psn = own_psn,
         .max_rd_atomic = 4, .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = gid, .hop_limit = 64}}};
     int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
     int is_rc = qp->qp_type == IBV_QPT_RC;
