@@ -423,6 +423,20 @@ mod tests {
     }
 
     #[test]
+    fn a_change_may_be_told_later_or_never() {
+        let all = |text: &str| {
+            let mut course = course(&format!("[[event]]\ndo = \"gid-change\"\nafter = \"1ms\"\n{text}"));
+            course.begin(NOW);
+            let at = |millis| NOW + Duration::from_millis(millis);
+            let early = std::iter::from_fn(|| course.poll_happening(at(1))).count();
+            (early, std::iter::from_fn(|| course.poll_happening(at(9))).count())
+        };
+        assert_eq!(all(""), (2, 0));
+        assert_eq!(all("late = \"5ms\""), (1, 1));
+        assert_eq!(all("announced = \"never\""), (1, 0));
+    }
+
+    #[test]
     fn an_event_at_a_call_is_there_before_the_call() {
         let mut course = course("[[event]]\ndo = \"device-fatal\"\ncall = \"ibv_post_send\"\nnth = 2");
         course.call(NOW, &call("ibv_post_send"));

@@ -239,7 +239,9 @@ fn completion(table: &Table<'_>, devices: &[Device]) -> Result<CompletionRule, S
         (None, Some(late), false) => Misfortune::Late(late),
         (None, None, true) => Misfortune::Missing,
         _ => {
-            return Err(table.error("status", "a completion has one of `status`, `late` and `missing = true`"));
+            return Err(
+                table.error("status", "a completion has one of `status`, `late` and `missing = true`")
+            );
         }
     };
     Ok(CompletionRule {

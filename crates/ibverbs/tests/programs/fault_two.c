@@ -3,6 +3,7 @@
  * scenario: two-nics-both-die ends
  * scenario: one-of-two-ports-down apart
  * scenario: one-direction lossy
+ * scenario: receiver-port-down unheard
  */
 #include "rig.h"
 
@@ -108,16 +109,29 @@ static void lossy(void)
             check_message(&rails[i], number);
 }
 
+/* From the first card to the second, whose port is down: nothing lands, although the sender's port is active. */
+static void unheard(void)
+{
+    CHECK_EQUAL(send_over(&rails[0], 1), IBV_WC_RETRY_EXC_ERR);
+    for (int i = 0; i < BYTES; i++)
+        CHECK_EQUAL(rails[0].to.bytes[BYTES + i], 0);
+    struct ibv_port_attr port;
+    CHECK_EQUAL(ibv_query_port(rails[0].context, 1, &port), 0);
+    CHECK_EQUAL(port.state, IBV_PORT_ACTIVE);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
-    open_rails(!strcmp(argv[1], "lossy"));
+    open_rails(!strcmp(argv[1], "lossy") || !strcmp(argv[1], "unheard"));
     if (!strcmp(argv[1], "survives"))
         survives();
     else if (!strcmp(argv[1], "ends"))
         ends();
     else if (!strcmp(argv[1], "apart"))
         apart();
+    else if (!strcmp(argv[1], "unheard"))
+        unheard();
     else
         lossy();
     return 0;
