@@ -76,6 +76,15 @@ int main(void)
         check_file(path, "0x020000");
         snprintf(path, sizeof path, "/sys/class/pci_bus/%.7s/../../%s/../max_link_width", bdf, bdf);
         check_file(path, "16");
+        /* As libpci, which ends a program that finds no such files. */
+        snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/resource", bdf);
+        check_file(path, "0x0000000000000000 0x0000000000000000 0x0000000000000000");
+        snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/irq", bdf);
+        check_file(path, "0");
+        struct stat config;
+        snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/config", bdf);
+        CHECK_EQUAL(stat(path, &config), 0);
+        CHECK_EQUAL(config.st_size, 256);
         /* As UCX. */
         snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/numa_node", bdf);
         check_file(path, text);

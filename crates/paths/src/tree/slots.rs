@@ -62,7 +62,19 @@ pub(super) fn files(identity: &Identity) -> Vec<(String, String)> {
         }
     }
     files.push((format!("{port}/numa_node"), format!("{numa}\n")));
+    // The library of `lspci`, which perftest uses, ends its program if one of these is not there.
+    let no_regions = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n".repeat(13);
+    for (name, text) in [("resource", no_regions), ("irq", "0\n".into()), ("config", config())] {
+        files.push((format!("{device}/{name}"), text));
+    }
     files
+}
+
+/// The configuration space of an Ethernet controller without a vendor: its class, and zeros.
+fn config() -> String {
+    let mut bytes = vec![0_u8; 256];
+    bytes[0x0B] = 0x02;
+    String::from_utf8(bytes).expect("all of them are ASCII")
 }
 
 /// The links that lead to a PCI folder and back.
