@@ -306,7 +306,10 @@ pub(super) fn own_file() -> Option<PathBuf> {
 
 /// Ends the present session, so that a terminal's signals no longer reach this process, and goes on in a child, for which no
 /// process has to wait. Only for a process of one thread.
-pub(super) fn detach() -> io::Result<()> {
+///
+/// # Errors
+/// Those of `fork` and `setsid`.
+pub fn detach() -> io::Result<()> {
     // SAFETY: this process has one thread (the caller's promise), so the child is whole. `_exit` runs nothing.
     unsafe {
         if check(libc::fork())? > 0 {
@@ -318,7 +321,10 @@ pub(super) fn detach() -> io::Result<()> {
 }
 
 /// Redirects standard input, output and error to `/dev/null`.
-pub(super) fn leave_standard_files() -> io::Result<()> {
+///
+/// # Errors
+/// Those of opening that file.
+pub fn leave_standard_files() -> io::Result<()> {
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     for fd in 0..3 {
         // SAFETY: no pointers; this process no longer uses the files behind the three numbers.

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use highwire_host::door::Door;
-use highwire_host::{DOOR_SHARE, Device, DeviceConfig, door};
+use highwire_host::{DOOR_SHARE, Device, DeviceConfig, broker, door};
 
 use crate::console::Console;
 
@@ -13,11 +14,13 @@ use crate::console::Console;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Says where it listens, serves until it is told to end (Ctrl-C), and leaves nothing behind.
+With --detach that line goes to standard output, or the reason why there is none to standard error; the command ends at once.
 
 Examples:
   highwire serve
   highwire serve --address 192.0.2.7 &
-  highwire serve --share 4096"
+  highwire serve --share 4096
+  highwire serve --detach --idle 10"
 )]
 pub(crate) struct Args {
     /// The device's address; HIGHWIRE_ADDR, or an unused one of 127.0.0.0/8, unless given.
@@ -26,13 +29,29 @@ pub(crate) struct Args {
     /// Queue pairs and shared receive queues that each program may have, of 4096 for all together.
     #[arg(long, default_value_t = DOOR_SHARE, value_parser = clap::value_parser!(u32).range(1..=4096))]
     share: u32,
+    /// End once no program has been connected for so many seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    idle: Option<u32>,
+    /// Say where it listens, and go on in the background.
+    #[arg(long)]
+    detach: bool,
 }
 
-/// Serves until a signal ends it.
+/// Serves until a signal ends it, or until it is not used.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let config = DeviceConfig { address: args.address, door_share: args.share, ..DeviceConfig::default() };
+    if args.detach {
+        broker::detach().context("cannot go on in the background")?;
+    }
+    let idle = args.idle.map(|seconds| Duration::from_secs(seconds.into()));
     let mut said = Ok(());
-    door::serve(&config, |device, door| said = announce(device, door)).context("cannot serve")?;
+    let is_open = |device: &Device, door: &Door| {
+        said = announce(device, door);
+        if args.detach && said.is_ok() {
+            said = broker::leave_standard_files().context("cannot leave the terminal");
+        }
+    };
+    door::serve(&config, idle, is_open).context("cannot serve")?;
     said?;
     Ok(ExitCode::SUCCESS)
 }

@@ -29,11 +29,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// The door's name in the device's directory.
 pub const DOOR_NAME: &str = "door";
 /// Between two attempts to let programs in where no descriptor is left.
-const REST: std::time::Duration = std::time::Duration::from_millis(10);
+const REST: Duration = Duration::from_millis(10);
 /// Channels of a session among which closed ones are not looked for.
 const CHANNELS_UNSWEPT: usize = 8;
 
@@ -53,9 +54,10 @@ struct Shared {
 }
 
 /// The programs that are connected now.
-#[derive(Default)]
 struct Visitors {
     next: u64,
+    /// When the last connection ended, or the door was opened.
+    quiet_since: Instant,
     sockets: HashMap<u64, UnixStream>,
     threads: Vec<JoinHandle<()>>,
     /// Where each session's events go, by its token.
@@ -72,6 +74,23 @@ struct Connections {
     open: HashMap<u64, Arc<UnixStream>>,
     /// How many there may be before those that the program has closed are looked for.
     sweep_at: usize,
+}
+
+impl Visitors {
+    fn new() -> Visitors {
+        Visitors {
+            next: 0,
+            quiet_since: Instant::now(),
+            sockets: HashMap::new(),
+            threads: Vec::new(),
+            sessions: HashMap::new(),
+        }
+    }
+
+    fn leave(&mut self, number: u64) {
+        self.sockets.remove(&number);
+        self.quiet_since = Instant::now();
+    }
 }
 
 /// Tells a program of a completion in a queue that it armed.
@@ -141,7 +160,7 @@ impl Door {
         let shared = Arc::new(Shared {
             device: device.clone(),
             local: Arc::clone(local),
-            visitors: Mutex::default(),
+            visitors: Mutex::new(Visitors::new()),
             shares: Shares::new(device.inner().door_share),
             is_closing: AtomicBool::new(false),
         });
@@ -154,6 +173,26 @@ impl Door {
     /// Where programs connect.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Closes the door to newcomers if no program has been connected for `idle`. Otherwise nothing changes, and the answer says how long
+    /// that takes at least.
+    ///
+    /// A program that was about to connect finds no door, or a connection that ends before its first answer; no session is ever ended so.
+    pub fn close_if_idle(&self, idle: Duration) -> Option<Duration> {
+        let visitors = self.shared.visitors();
+        let quiet = visitors.quiet_since.elapsed();
+        if !visitors.sockets.is_empty() {
+            return Some(idle);
+        }
+        if quiet < idle {
+            return Some(idle - quiet);
+        }
+        // Wakes the thread that accepts, which finds no door to connect to later. It waits for the lock, and lets no one in behind it.
+        let Ok(_waker) = UnixStream::connect(&self.path) else { return Some(idle) };
+        self.shared.is_closing.store(true, Ordering::SeqCst);
+        let _ = std::fs::remove_file(&self.path);
+        None
     }
 
     /// How many sessions there are.
@@ -198,6 +237,9 @@ impl Shared {
             };
             let Ok(copy) = socket.try_clone() else { continue };
             let mut visitors = self.visitors();
+            if self.is_closing.load(Ordering::SeqCst) {
+                return;
+            }
             visitors.threads.retain(|thread| !thread.is_finished());
             let number = visitors.next;
             visitors.next += 1;
@@ -205,11 +247,11 @@ impl Shared {
             let shared = Arc::clone(self);
             let spawned = Builder::new().name("highwire-session".into()).spawn(move || {
                 shared.serve(socket);
-                shared.visitors().sockets.remove(&number);
+                shared.visitors().leave(number);
             });
             match spawned {
                 Ok(thread) => visitors.threads.push(thread),
-                Err(_) => drop(visitors.sockets.remove(&number)),
+                Err(_) => visitors.leave(number),
             }
         }
     }
@@ -312,11 +354,16 @@ fn check_version(magic: u64, version: u64) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Opens a device with a door, says where it is, and serves until the process is told to end.
+/// Opens a device with a door, says where it is, and serves until the process is told to end, or until no program has been connected for
+/// `idle`.
 ///
 /// # Errors
 /// The device or its door could not be opened, with words for a person.
-pub fn serve(config: &DeviceConfig, is_open: impl FnOnce(&Device, &Door)) -> io::Result<()> {
+pub fn serve(
+    config: &DeviceConfig,
+    idle: Option<Duration>,
+    is_open: impl FnOnce(&Device, &Door),
+) -> io::Result<()> {
     let ends = sys::EndSignals::block();
     // A device could do without the registry, over UDP alone; a door cannot, so this reports why it is
     // missing.
@@ -325,6 +372,17 @@ pub fn serve(config: &DeviceConfig, is_open: impl FnOnce(&Device, &Door)) -> io:
     let device = Device::open(&config).map_err(io::Error::other)?;
     let door = Door::open(&device)?;
     is_open(&device, &door);
-    ends.wait();
+    match idle {
+        None => ends.wait(),
+        Some(idle) => {
+            let mut rest = idle;
+            while !ends.wait_for(rest) {
+                match door.close_if_idle(idle) {
+                    Some(more) => rest = more,
+                    None => break,
+                }
+            }
+        }
+    }
     Ok(())
 }

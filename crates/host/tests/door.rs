@@ -12,8 +12,9 @@ use highwire_verbs::{
     Address, CompletionStatus, Datagram, Gid, LocalKey, Operation, Remote, RemoteKey, SendWr, Sge,
 };
 use highwire_wire::Qpn;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 fn open() -> (Device, Door) {
     open_as(DeviceConfig::default())
@@ -175,6 +176,28 @@ fn everything_goes_with_the_program_wherever_it_stopped() {
         until("the end of the session", || door.sessions() == 0);
         until("the end of its files", || files(&door) == before);
     }
+}
+
+#[test]
+fn a_door_closes_behind_its_last_program_and_not_before() {
+    let (_device, door) = open();
+    let at_once = Duration::ZERO;
+    assert!(door.close_if_idle(Duration::MAX).is_some(), "it has not been idle for so long");
+    let client = Client::connect(&door);
+    assert_eq!(door.close_if_idle(at_once), Some(at_once), "a session keeps it open");
+    drop(client);
+    // A program that has said nothing yet may be about to.
+    let newcomer = UnixStream::connect(door.path()).expect("it is open");
+    until("the end of the session", || door.sessions() == 0);
+    let again = Client::connect(&door);
+    assert_eq!(door.close_if_idle(at_once), Some(at_once), "a newcomer and a session keep it open");
+    drop(again);
+    until("the end of the second session", || door.sessions() == 0);
+    assert_eq!(door.close_if_idle(at_once), Some(at_once), "a newcomer keeps it open");
+    assert!(door.path().exists());
+    drop(newcomer);
+    until("its closing", || door.close_if_idle(at_once).is_none());
+    assert!(!door.path().exists(), "the next program finds no door");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The library's threads take no signals: the application decides which thread does. Signals of faults are
 //! never blocked, since they belong to the thread and tell of memory that is gone.
 
+use std::time::{Duration, Instant};
+
 /// All signals blocked in this thread, and in threads that it starts, until it is dropped.
 pub struct SignalMask(libc::sigset_t);
 
@@ -42,6 +44,27 @@ impl EndSignals {
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
             EndSignals(set)
+        }
+    }
+
+    /// Waits for one of them for so long; false if none has come.
+    pub fn wait_for(&self, duration: Duration) -> bool {
+        let deadline = Instant::now() + duration;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = libc::timespec {
+                tv_sec: left.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            // SAFETY: the set and the time are valid memory; no information about the signal is asked for.
+            let signal = unsafe { libc::sigtimedwait(&self.0, std::ptr::null_mut(), &left) };
+            if signal > 0 {
+                return true;
+            }
+            // A handler of another signal has ended the wait early.
+            if std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+                return false;
+            }
         }
     }
 
