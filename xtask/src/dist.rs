@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     for kind in others {
         success &= match kind {
             Kind::Crates => crates::check(&product(profile, &log)?.0, &log)?,
-            _ => java::install(&log)?,
+            _ => java::install(&product(profile, &log)?.0.program(), &log)?,
         };
     }
     if !success {

@@ -1,5 +1,6 @@
 //! The Java modules: built and tested by Maven, with an engine of this tree on the other side.
 
+mod first_read;
 mod memcached;
 pub(crate) mod suites;
 
@@ -14,6 +15,8 @@ use crate::{debug, libs};
 
 /// The oldest release with `java.lang.foreign` in its final form.
 const JDK_MIN: u32 = 22;
+/// The platform that this program builds for, as java/engine names it.
+const PLATFORM: &str = if cfg!(target_arch = "aarch64") { "linux-aarch64" } else { "linux-x86_64" };
 /// A JDK package that apt may have if no such JDK is installed.
 const JDK_PACKAGE: &str = "openjdk-25-jdk-headless";
 /// Memcached in C, and programs that were written for it; without them their tests are skipped.
@@ -69,6 +72,7 @@ fn maven(log: &Log) -> Result<std::result::Result<Option<Line>, Missing>> {
     // The library that java/ffm calls, instead of the system's.
     let Some(libraries) = libs::build(false)? else { return Ok(Ok(None)) };
     let debug = target_dir().join("debug");
+    stage_program(&debug.join("highwire"), log)?;
     let maven = Line::new("mvn")
         .arg(format!("-Dhighwire.program={}", debug.join("highwire").display()))
         .arg(format!("-Dhighwire.libs={}", libraries.display()))
@@ -78,13 +82,28 @@ fn maven(log: &Log) -> Result<std::result::Result<Option<Line>, Missing>> {
     Ok(Ok(Some(maven)))
 }
 
-/// Installs the modules that programs use, and their bill of materials, in Maven's local repository; returns whether that worked.
-pub(crate) fn install(log: &Log) -> Result<bool> {
+/// Puts the engine's program where `java/engine` takes it from, without what only debuggers need.
+fn stage_program(program: &Path, log: &Log) -> Result<()> {
+    let folder = target_dir().join("java-programs").join(PLATFORM);
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let staged = folder.join("highwire");
+    std::fs::copy(program, &staged).with_context(|| program.display().to_string())?;
+    // Without the tool the program is larger, and as good.
+    if has_program("strip") {
+        Line::new("strip").arg(&staged).run_logged(log)?;
+    }
+    Ok(())
+}
+
+/// Installs the modules that programs use, and their bill of materials, in Maven's local repository, with the engine's program in them;
+/// returns whether that worked.
+pub(crate) fn install(program: &Path, log: &Log) -> Result<bool> {
     let home = match tools(log)? {
         Ok(home) => home,
         Err(missing) => bail!("{}", missing.0),
     };
-    let line = Line::new("mvn").words("-q -B -DskipTests install").env("JAVA_HOME", home);
+    stage_program(program, log)?;
+    let line = Line::new("mvn").words("-q -B -DskipTests -Prelease install").env("JAVA_HOME", home);
     line.dir(root().join("java")).run_logged(log)
 }
 

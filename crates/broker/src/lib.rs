@@ -24,7 +24,7 @@ pub use mad::{GSI_PACKET_BYTES, gsi_packet};
 pub use protocol::{Mad, PortSpace, Reply, ServiceIds};
 pub use server::{Broker, BrokerError, serve};
 pub use spawn::BROKER_VARIABLE;
-pub use sys::{detach, leave_standard_files};
+pub use sys::Background;
 
 /// The shards for processes; 0 belongs to no process, 1 to queue pair 1, 255 to multicast.
 pub(crate) const SHARDS: std::ops::RangeInclusive<u8> = 2..=254;

@@ -306,10 +306,7 @@ pub(super) fn own_file() -> Option<PathBuf> {
 
 /// Ends the present session, so that a terminal's signals no longer reach this process, and goes on in a child, for which no
 /// process has to wait. Only for a process of one thread.
-///
-/// # Errors
-/// Those of `fork` and `setsid`.
-pub fn detach() -> io::Result<()> {
+pub(super) fn detach() -> io::Result<()> {
     // SAFETY: this process has one thread (the caller's promise), so the child is whole. `_exit` runs nothing.
     unsafe {
         if check(libc::fork())? > 0 {
@@ -320,11 +317,44 @@ pub fn detach() -> io::Result<()> {
     Ok(())
 }
 
+/// What a process that has gone to the background owes to the one that its user started, which waits for it.
+#[derive(Debug)]
+pub struct Background(io::PipeWriter);
+
+impl Background {
+    /// Goes on in a child, as [`detach`] does. The process that the user started ends successfully as soon as the child is
+    /// [`Background::ready`], and with failure if that ends before. Only for a process of one thread.
+    ///
+    /// # Errors
+    /// Those of `pipe`, `fork` and `setsid`.
+    pub fn enter() -> io::Result<Background> {
+        let (mut reader, writer) = io::pipe()?;
+        // SAFETY: this process has one thread (the caller's promise), so the child is whole. `_exit` runs nothing.
+        unsafe {
+            if check(libc::fork())? > 0 {
+                drop(writer);
+                let is_ready = io::Read::read_exact(&mut reader, &mut [0]).is_ok();
+                libc::_exit(if is_ready { libc::EXIT_SUCCESS } else { libc::EXIT_FAILURE });
+            }
+            check(libc::setsid())?;
+        }
+        Ok(Background(writer))
+    }
+
+    /// Leaves the standard files, and lets the process that the user started end.
+    ///
+    /// # Errors
+    /// Those of opening `/dev/null`.
+    pub fn ready(mut self) -> io::Result<()> {
+        leave_standard_files()?;
+        // That process may have been killed meanwhile.
+        let _ = io::Write::write_all(&mut self.0, &[1]);
+        Ok(())
+    }
+}
+
 /// Redirects standard input, output and error to `/dev/null`.
-///
-/// # Errors
-/// Those of opening that file.
-pub fn leave_standard_files() -> io::Result<()> {
+pub(super) fn leave_standard_files() -> io::Result<()> {
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     for fd in 0..3 {
         // SAFETY: no pointers; this process no longer uses the files behind the three numbers.

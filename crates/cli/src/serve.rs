@@ -14,7 +14,7 @@ use crate::console::Console;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Says where it listens, serves until it is told to end (Ctrl-C), and leaves nothing behind.
-With --detach that line goes to standard output, or the reason why there is none to standard error; the command ends at once.
+With --detach the command ends as soon as programs may come, and the device goes on.
 
 Examples:
   highwire serve
@@ -40,15 +40,16 @@ pub(crate) struct Args {
 /// Serves until a signal ends it, or until it is not used.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let config = DeviceConfig { address: args.address, door_share: args.share, ..DeviceConfig::default() };
-    if args.detach {
-        broker::detach().context("cannot go on in the background")?;
-    }
+    let mut background = match args.detach {
+        true => Some(broker::Background::enter().context("cannot go on in the background")?),
+        false => None,
+    };
     let idle = args.idle.map(|seconds| Duration::from_secs(seconds.into()));
     let mut said = Ok(());
     let is_open = |device: &Device, door: &Door| {
         said = announce(device, door);
-        if args.detach && said.is_ok() {
-            said = broker::leave_standard_files().context("cannot leave the terminal");
+        if let Some(background) = background.take_if(|_| said.is_ok()) {
+            said = background.ready().context("cannot leave the terminal");
         }
     };
     door::serve(&config, idle, is_open).context("cannot serve")?;

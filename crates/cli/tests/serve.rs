@@ -91,6 +91,6 @@ fn one_that_cannot_serve_says_why_although_it_goes_to_the_background() {
     let scratch = Scratch::new("refused");
     let mut command = highwire(&["serve", "--detach", "--idle", "1", "--address", "192.0.2.1"]);
     let output = command.env("HIGHWIRE_SHM_DIR", &scratch.0).output().expect("it starts");
-    assert_eq!(output.stdout, b"");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
     assert!(String::from_utf8_lossy(&output.stderr).contains("192.0.2.1"), "{output:?}");
 }

@@ -7,12 +7,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-use super::{attribute, maven, memcached};
+use super::{attribute, first_read, maven, memcached};
 use crate::shell::{Log, root};
 
 /// Options of `cargo xtask java`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
+  cargo xtask java first-read     a new Maven project with one dependency, without Rust in its path
   cargo xtask java hadoop         java/hdfs with stock Hadoop: 108 MB from Maven Central the first time
   cargo xtask java hadoop-suite   classes of HDFS's own test suite, over TCP and with the NameNode's protocol over jvRPC
   cargo xtask java zookeeper      classes of ZooKeeper's own test suite, over TCP and over queue pairs
@@ -36,6 +37,8 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Suite {
+    /// A new project with one dependency, on a machine without Rust.
+    FirstRead,
     /// The tests of java/hdfs.
     Hadoop,
     /// HDFS's own tests with and without the property of java/hdfs.
@@ -57,14 +60,14 @@ impl Suite {
             Suite::Hadoop => ("-q -B -Phadoop,suite -pl hdfs -am verify", "hdfs"),
             Suite::Hdfs => ("-q -B -Phadoop-suite -DskipTests -pl hdfs-suite -am verify", "hdfs-suite"),
             Suite::Zookeeper => ("-q -B -Psuite -pl zookeeper -am verify", "zookeeper"),
-            Suite::MemcachedFuzz | Suite::MemcachedTests => ("-q -B -pl memcached -am package", "memcached"),
+            Suite::FirstRead | Suite::MemcachedFuzz | Suite::MemcachedTests => ("-q -B -pl memcached -am package", "memcached"),
         }
     }
 
     /// The settings for running another project's tests without Highwire.
     fn stock(self) -> &'static [&'static str] {
         match self {
-            Suite::Hadoop | Suite::MemcachedFuzz | Suite::MemcachedTests => &[],
+            Suite::FirstRead | Suite::Hadoop | Suite::MemcachedFuzz | Suite::MemcachedTests => &[],
             Suite::Hdfs => &["-Dsuite.engine=org.apache.hadoop.ipc.ProtobufRpcEngine2"],
             Suite::Zookeeper => &[
                 "-Dsuite.client=org.apache.zookeeper.ClientCnxnSocketNIO",
@@ -78,6 +81,7 @@ impl Suite {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let log = Log::create("java")?;
     match args.suite {
+        Suite::FirstRead => return first_read::run(&log),
         Suite::MemcachedFuzz => return memcached::fuzz(args.commands, args.seed, &log),
         Suite::MemcachedTests => return memcached::suite(&log),
         _ => {}

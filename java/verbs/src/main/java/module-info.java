@@ -1,4 +1,6 @@
 /** The verbs in Java over mapped queues. Needs no native access. */
 module highwire.verbs {
+    requires highwire.engine;
+
     exports highwire.verbs;
 }

@@ -27,7 +27,7 @@ public final class Device {
      * @throws VerbsException there is no engine
      */
     public static Context context() throws VerbsException {
-        Path door = Engines.find();
+        Path door = Engines.findOrStart(PATIENCE);
         synchronized (OPEN) {
             Context open = OPEN.get(door);
             if (open == null || !open.valid()) {

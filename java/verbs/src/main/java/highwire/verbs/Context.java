@@ -27,8 +27,15 @@ public final class Context implements AutoCloseable {
     /** How long a call waits for the engine's answer unless another time is given. */
     public static final Duration DEFAULT_TIMEOUT = Duration.ofSeconds(5);
 
+    /** How long finding or starting an engine may take: that may unpack its program, on a machine whose cores are busy. */
+    private static final Duration START_TIMEOUT = Duration.ofSeconds(60);
+    /** Engines that end as soon as they have been found are not believed for ever. */
+    private static final int ATTEMPTS = 5;
+
     final Frames frames;
     final Path directory;
+    /** The engine's process. */
+    final long enginePid;
     final Gid gid;
     final int maxInline;
     final int maxSge;
@@ -57,6 +64,7 @@ public final class Context implements AutoCloseable {
                     "the engine serves version " + welcome[0] + ", this library wants " + Layout.DOOR_VERSION);
         }
         this.token = welcome[1];
+        this.enginePid = welcome[2];
         this.gid = new Gid(welcome[3], welcome[4]);
         this.mtu = (int) welcome[8];
         this.maxSge = (int) welcome[10];
@@ -79,14 +87,28 @@ public final class Context implements AutoCloseable {
     }
 
     /**
-     * Connects to the engine that {@link Engines#find()} finds.
+     * Connects to the engine that {@link Engines#findOrStart} finds or starts.
      *
      * @return a context
      * @throws NoEngineException there is none, or there are several and none was named
      * @throws VerbsException it does not serve this library
      */
     public static Context open() throws VerbsException {
-        return open(Engines.find(), DEFAULT_TIMEOUT, false);
+        return openAny(DEFAULT_TIMEOUT);
+    }
+
+    /** An engine that was found may end before this program is connected, because no other one uses it. Then the next one is asked. */
+    private static Context openAny(Duration timeout) throws VerbsException {
+        for (int attempt = 1;; attempt++) {
+            Path door = Engines.findOrStart(START_TIMEOUT);
+            try {
+                return open(door, timeout, false);
+            } catch (NoEngineException | EngineGoneException e) {
+                if (attempt == ATTEMPTS || !Engines.startsOne()) {
+                    throw e;
+                }
+            }
+        }
     }
 
     /**
@@ -138,14 +160,14 @@ public final class Context implements AutoCloseable {
     }
 
     /**
-     * Connects once more, in the way in which this context was opened: to the engine behind its door, which may be another one by now, or to the one that {@link Engines#find()}
-     * finds. Objects of this context stay objects of this context, and are closed as ever.
+     * Connects once more, in the way in which this context was opened: to the engine behind its door, which may be another one by now, or to the one that {@link Engines#findOrStart}
+     * finds or starts. Objects of this context stay objects of this context, and are closed as ever.
      *
      * @return another context, with the same time-out
      * @throws VerbsException no engine is there now, or it does not answer
      */
     public Context reopen() throws VerbsException {
-        return open(isNamed ? door : Engines.find(), timeout, isNamed);
+        return isNamed ? open(door, timeout, true) : openAny(timeout);
     }
 
     /** @return the socket by which this context has reached its engine. */

@@ -1,16 +1,22 @@
 package highwire.verbs;
 
+import highwire.engine.EngineStarter;
+import highwire.engine.StartLock;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Finds engines. */
+/** Finds engines, and starts one where none serves. */
 public final class Engines {
     /** The property that names a door; the environment variable {@code HIGHWIRE_DOOR} does so, too. */
     public static final String DOOR_PROPERTY = "highwire.door";
+
+    private static final boolean HAS_STARTER = hasStarter();
 
     private Engines() {}
 
@@ -21,19 +27,81 @@ public final class Engines {
      * @throws NoEngineException there is none, or there are several
      */
     public static Path find() throws NoEngineException {
+        if (isNamed()) {
+            return named();
+        }
+        Path registry = registry();
+        Path found = theOnlyOneBelow(registry);
+        if (found == null) {
+            String starter = HAS_STARTER ? "" : ", or add highwire-engine to the class path";
+            throw new NoEngineException("no engine serves below " + registry + ": start one with `highwire serve`" + starter);
+        }
+        return found;
+    }
+
+    /**
+     * The same, and an engine is started if none is named and none listens. It ends when no program has been connected for a while. Programs
+     * that come at the same time share one.
+     *
+     * @param timeout how long all of that may take
+     * @return the path of a door
+     * @throws NoEngineException there is none and none could be started, or there are several
+     * @throws CallInterruptedException the thread was interrupted
+     */
+    public static Path findOrStart(Duration timeout) throws VerbsException {
+        if (!startsOne()) {
+            return find();
+        }
+        Path registry = registry();
+        Path found = theOnlyOneBelow(registry);
+        if (found != null) {
+            return found;
+        }
+        long patience = Timeouts.nanos(timeout);
+        try (StartLock _ = StartLock.acquire(registry, patience)) {
+            // The one that had the lock before may have started one.
+            found = theOnlyOneBelow(registry);
+            return found != null ? found : EngineStarter.start(registry, patience);
+        } catch (NoEngineException e) {
+            throw e;
+        } catch (InterruptedIOException e) {
+            throw new CallInterruptedException(e.getMessage());
+        } catch (IOException e) {
+            throw new NoEngineException("no engine serves below " + registry + ", and none could be started: " + e.getMessage());
+        }
+    }
+
+    /** Whether an engine is started if there is none: none is named, and the program does not run its own. */
+    static boolean startsOne() {
+        return HAS_STARTER && !isNamed() && !EngineStarter.isExternal();
+    }
+
+    /** Class paths that were put together by hand may lack the artifact that starts engines. */
+    private static boolean hasStarter() {
+        try {
+            EngineStarter.isExternal();
+            return true;
+        } catch (NoClassDefFoundError e) {
+            return false;
+        }
+    }
+
+    private static boolean isNamed() {
+        return named() != null;
+    }
+
+    private static Path named() {
         String named = System.getProperty(DOOR_PROPERTY, System.getenv("HIGHWIRE_DOOR"));
-        if (named != null && !named.isBlank()) {
-            return Path.of(named);
-        }
-        Path registry = ofThisNamespace(registry());
-        List<Path> doors = Context.listening(doorsBelow(registry));
-        if (doors.isEmpty()) {
-            throw new NoEngineException("no engine serves below " + registry + ": start one with `highwire serve`");
-        }
+        return named == null || named.isBlank() ? null : Path.of(named);
+    }
+
+    /** Null if there is none. */
+    private static Path theOnlyOneBelow(Path registry) throws NoEngineException {
+        List<Path> doors = Context.listening(doorsBelow(ofThisNamespace(registry)));
         if (doors.size() > 1) {
             throw new NoEngineException("several engines serve; name one by HIGHWIRE_DOOR or -D" + DOOR_PROPERTY + ": " + doors);
         }
-        return doors.getFirst();
+        return doors.isEmpty() ? null : doors.getFirst();
     }
 
     private static Path registry() throws NoEngineException {
