@@ -15,6 +15,8 @@ use crate::{debug, libs};
 
 /// The oldest release with `java.lang.foreign` in its final form.
 const JDK_MIN: u32 = 22;
+/// The group of the Java modules, which is a domain of this project.
+const GROUP: &str = "io.github.highwire";
 /// The platform that this program builds for, as java/engine names it.
 const PLATFORM: &str = if cfg!(target_arch = "aarch64") { "linux-aarch64" } else { "linux-x86_64" };
 /// A JDK package that apt may have if no such JDK is installed.
@@ -54,6 +56,7 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
     if !success && tally.failed() == 0 {
         tally.add(Tally::failure());
     }
+    tally.add(first_read::trial(log)?);
     Ok(tally)
 }
 
@@ -271,10 +274,13 @@ mod tests {
             let after_parent = pom.split("</parent>").last().unwrap();
             between(after_parent, "<artifactId>", "</artifactId>").unwrap().to_owned()
         };
-        let mut installed: Vec<String> = std::fs::read_dir(&java)
-            .unwrap()
-            .map(|module| module.unwrap().path().join("pom.xml"))
-            .filter(|pom| pom.is_file())
+        // Not those of profiles, which a plain `install` leaves out.
+        let pom = read(&java.join("pom.xml"));
+        let modules = between(&pom, "<modules>", "</modules>").unwrap();
+        let mut installed: Vec<String> = modules
+            .split("<module>")
+            .skip(1)
+            .map(|module| java.join(module.split("</module>").next().unwrap()).join("pom.xml"))
             .map(|pom| read(&pom))
             .filter(|pom| !pom.contains("<maven.install.skip>true") && pom.contains("</parent>"))
             .map(|pom| artifact(&pom))
@@ -289,6 +295,12 @@ mod tests {
         installed.sort();
         named.sort();
         assert_eq!(named, installed);
+        for text in [&pom, &bill] {
+            assert!(text.contains(&format!("<groupId>{GROUP}</groupId>")));
+            ["<url>", "<licenses>", "<scm>", "<developers>"]
+                .iter()
+                .for_each(|part| assert!(text.contains(part)));
+        }
         let version = between(&read(&java.join("pom.xml")), "<version>", "</version>").unwrap().to_owned();
         assert_eq!(between(&bill, "<highwire.version>", "</highwire.version>"), Some(version.as_str()));
     }

@@ -60,7 +60,9 @@ impl Suite {
             Suite::Hadoop => ("-q -B -Phadoop,suite -pl hdfs -am verify", "hdfs"),
             Suite::Hdfs => ("-q -B -Phadoop-suite -DskipTests -pl hdfs-suite -am verify", "hdfs-suite"),
             Suite::Zookeeper => ("-q -B -Psuite -pl zookeeper -am verify", "zookeeper"),
-            Suite::FirstRead | Suite::MemcachedFuzz | Suite::MemcachedTests => ("-q -B -pl memcached -am package", "memcached"),
+            Suite::FirstRead | Suite::MemcachedFuzz | Suite::MemcachedTests => {
+                ("-q -B -pl memcached -am package", "memcached")
+            }
         }
     }
 

@@ -73,6 +73,15 @@ public final class CompletionChannel extends VerbsObject {
      * @throws InterruptedException the thread was interrupted
      */
     public CompletionQueue await(Duration timeout) throws EngineGoneException, InterruptedException {
+        FlightEvents.Wait event = new FlightEvents.Wait();
+        event.begin();
+        CompletionQueue reported = sleep(timeout);
+        event.hasReported = reported != null;
+        event.commit();
+        return reported;
+    }
+
+    private CompletionQueue sleep(Duration timeout) throws EngineGoneException, InterruptedException {
         long deadline = System.nanoTime() + Timeouts.nanos(timeout);
         while (true) {
             checkOpen();

@@ -35,6 +35,7 @@ public final class CompletionQueue extends VerbsObject {
 
     final long handle;
     private final CompletionChannel channel;
+    private final Counters counters;
     private final Arena arena;
     private final MemorySegment ring;
     private final long mask;
@@ -72,6 +73,7 @@ public final class CompletionQueue extends VerbsObject {
         this.localWords = new long[local];
         this.localMask = local - 1;
         begin();
+        this.counters = context.meter.open(false);
         if (channel != null) {
             Mapped.putLongRelease(ring, Layout.RING_BELL_OFFSET, port);
             channel.add(this);
@@ -137,6 +139,7 @@ public final class CompletionQueue extends VerbsObject {
             next = next + 1 < queues.length ? next + 1 : 0;
             if (queues[next].take(into)) {
                 completed++;
+                counters.addFirst(1);
                 return true;
             }
             isAwaited |= queues[next].isAwaited();
@@ -208,10 +211,26 @@ public final class CompletionQueue extends VerbsObject {
         if (owner != null) {
             owner.onCompletion(into);
         }
+        counters.addFirst(1);
+        if (into.status != 0) {
+            onFailure(into);
+        }
         return true;
     }
 
+    private void onFailure(Completion failed) {
+        counters.addSecond(1);
+        FlightEvents.FailedCompletion event = new FlightEvents.FailedCompletion();
+        if (event.shouldCommit()) {
+            event.qpn = failed.qpn;
+            event.wrId = failed.wrId;
+            event.status = failed.status().name();
+            event.commit();
+        }
+    }
+
     private void takeLocal(Completion into) {
+        counters.addFirst(1);
         int at = (int) localHead & localMask;
         long word = localWords[at];
         into.wrId = localIds[at];
@@ -387,6 +406,7 @@ public final class CompletionQueue extends VerbsObject {
 
     @Override
     void release() {
+        context.meter.close(counters);
         if (channel != null) {
             channel.remove(this);
         }

@@ -51,6 +51,7 @@ public final class Context implements AutoCloseable {
     final Resources resources;
     private final LeakDetector.Tracker tracker;
     int objects;
+    final Meter meter = new Meter();
     private volatile boolean isClosed;
 
     private Context(Path door, Duration timeout, boolean isNamed, Frames frames, long[] welcome) throws IOException {
@@ -94,7 +95,7 @@ public final class Context implements AutoCloseable {
      * @throws VerbsException it does not serve this library
      */
     public static Context open() throws VerbsException {
-        return openAny(DEFAULT_TIMEOUT);
+        return recorded(false, () -> openAny(DEFAULT_TIMEOUT));
     }
 
     /** An engine that was found may end before this program is connected, because no other one uses it. Then the next one is asked. */
@@ -120,7 +121,22 @@ public final class Context implements AutoCloseable {
      * @throws VerbsException it is not there, or does not serve this library
      */
     public static Context open(Path door, Duration timeout) throws VerbsException {
-        return open(door, timeout, true);
+        return recorded(false, () -> open(door, timeout, true));
+    }
+
+    private interface Opening {
+        Context open() throws VerbsException;
+    }
+
+    private static Context recorded(boolean isReopened, Opening opening) throws VerbsException {
+        FlightEvents.ContextOpen event = new FlightEvents.ContextOpen();
+        event.begin();
+        Context made = opening.open();
+        event.door = made.door.toString();
+        event.enginePid = made.enginePid;
+        event.isReopened = isReopened;
+        event.commit();
+        return made;
     }
 
     private static Context open(Path door, Duration timeout, boolean isNamed) throws VerbsException {
@@ -140,6 +156,7 @@ public final class Context implements AutoCloseable {
             long[] welcome = frames.ask(Frames.HELLO, Layout.DOOR_MAGIC, Layout.DOOR_VERSION);
             Context made = new Context(door, timeout, isNamed, frames, welcome);
             isMade = true;
+            FlightEvents.watch(made);
             return made;
         } catch (VerbsException e) {
             throw e;
@@ -167,7 +184,7 @@ public final class Context implements AutoCloseable {
      * @throws VerbsException no engine is there now, or it does not answer
      */
     public Context reopen() throws VerbsException {
-        return isNamed ? open(door, timeout, true) : openAny(timeout);
+        return recorded(true, () -> isNamed ? open(door, timeout, true) : openAny(timeout));
     }
 
     /** @return the socket by which this context has reached its engine. */
@@ -194,6 +211,16 @@ public final class Context implements AutoCloseable {
     /** @return the largest path MTU of the device, in bytes. */
     public int mtu() {
         return mtu;
+    }
+
+    /** @return what this context has done so far; any thread may ask. */
+    public ContextMetrics metrics() {
+        return meter.read();
+    }
+
+    /** Whether it was closed or its engine has ended, as far as is known. */
+    boolean isOver() {
+        return isClosed || failure() != null;
     }
 
     /** @return whether the engine still is there. */

@@ -281,6 +281,9 @@ final class Frames implements AutoCloseable {
     private void end(String reason) {
         if (ended == null) {
             ended = reason;
+            FlightEvents.ContextEnd event = new FlightEvents.ContextEnd();
+            event.reason = reason;
+            event.commit();
         }
         shut();
         onEnd.run();

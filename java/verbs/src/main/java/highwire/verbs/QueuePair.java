@@ -42,6 +42,7 @@ public final class QueuePair extends VerbsObject {
     private final DoorbellBoard board;
     private final DirectPath direct;
     private Gid peerGid = new Gid(0, 0);
+    private final Counters counters;
     private volatile QpState state = QpState.RESET;
     private volatile boolean isDirect;
     /** A request has failed: the engine has put the queue pair into error. */
@@ -75,6 +76,7 @@ public final class QueuePair extends VerbsObject {
         this.direct = new DirectPath(context, sends.memory, qpn);
         this.signaledAs = new long[sends.slotCount() * 4];
         begin();
+        this.counters = context.meter.open(true);
         sendCq.add(this);
         if (onDemand != null) {
             recvCq.addReceives(this, onDemand);
@@ -225,8 +227,17 @@ public final class QueuePair extends VerbsObject {
             toRts.maxRdAtomic(16).timeout(options.timeout()).retryCount(options.retryCount())
                     .rnrRetry(options.rnrRetry()).irn(irn);
         }
+        FlightEvents.Connect event = new FlightEvents.Connect();
+        event.begin();
         modify(toRtr);
         modify(toRts);
+        if (event.shouldCommit()) {
+            event.qpn = qpn;
+            event.peer = peer.address().getHostAddress();
+            event.peerQpn = peer.qpn();
+            event.isOfSameEngine = Gid.of(peer.address()).equals(context.gid);
+            event.commit();
+        }
     }
 
     /**
@@ -307,6 +318,7 @@ public final class QueuePair extends VerbsObject {
         while (isDirect && done < requests.length && tryDirect(requests[done])) {
             done++;
         }
+        counters.addFirst(done);
         call.taken(done);
         if (done < requests.length) {
             postToRing(call, done);
@@ -333,6 +345,7 @@ public final class QueuePair extends VerbsObject {
             }
         }
         sends.publish(count);
+        counters.addSecond(count);
         board.ring(sendBell);
         call.taken(requests.length);
     }
@@ -499,6 +512,7 @@ public final class QueuePair extends VerbsObject {
 
     @Override
     void release() {
+        context.meter.close(counters);
         direct.release();
         sendCq.remove(this);
         if (onDemand != null) {

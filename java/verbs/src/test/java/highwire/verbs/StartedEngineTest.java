@@ -94,7 +94,7 @@ final class StartedEngineTest {
     }
 
     private Jvm start(ProcessBuilder.Redirect errors, String... options) throws IOException {
-        List<String> words = new ArrayList<>(List.of(Path.of(System.getProperty("java.home"), "bin/java").toString(), "-XX:TieredStopAtLevel=1", "-Dhighwire.engine.idle=1"));
+        List<String> words = new ArrayList<>(List.of(Path.of(System.getProperty("java.home"), "bin/java").toString(), "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Dhighwire.engine.idle=1"));
         words.addAll(List.of(options));
         // The tests' own class path is the module path of the verbs.
         String modules = System.getProperty("jdk.module.path", "");
