@@ -56,7 +56,7 @@ fn door_in(line: &str) -> PathBuf {
 #[test]
 fn it_goes_on_in_the_background_until_its_last_program_has_gone() {
     let scratch = Scratch::new("background");
-    let mut command = highwire(&["serve", "--detach", "--idle", "1"]);
+    let mut command = highwire(["serve", "--detach", "--idle", "1"]);
     let output = command.env("HIGHWIRE_SHM_DIR", &scratch.0).output().expect("it starts");
     assert!(output.status.success(), "{output:?}");
     assert_eq!(output.stderr, b"");
@@ -72,7 +72,7 @@ fn it_goes_on_in_the_background_until_its_last_program_has_gone() {
 #[test]
 fn a_signal_ends_it_before_it_is_idle() {
     let scratch = Scratch::new("signal");
-    let mut command = highwire(&["serve", "--idle", "1000000"]);
+    let mut command = highwire(["serve", "--idle", "1000000"]);
     let mut child: Child =
         command.env("HIGHWIRE_SHM_DIR", &scratch.0).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut line = String::new();
@@ -89,7 +89,7 @@ fn a_signal_ends_it_before_it_is_idle() {
 #[test]
 fn one_that_cannot_serve_says_why_although_it_goes_to_the_background() {
     let scratch = Scratch::new("refused");
-    let mut command = highwire(&["serve", "--detach", "--idle", "1", "--address", "192.0.2.1"]);
+    let mut command = highwire(["serve", "--detach", "--idle", "1", "--address", "192.0.2.1"]);
     let output = command.env("HIGHWIRE_SHM_DIR", &scratch.0).output().expect("it starts");
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
     assert!(String::from_utf8_lossy(&output.stderr).contains("192.0.2.1"), "{output:?}");
