@@ -1,0 +1,266 @@
+package highwire.netty;
+
+import io.netty.channel.EventLoop;
+import io.netty.channel.IoEvent;
+import io.netty.channel.IoHandle;
+import io.netty.channel.IoHandler;
+import io.netty.channel.IoHandlerContext;
+import io.netty.channel.IoHandlerFactory;
+import io.netty.channel.IoRegistration;
+import io.netty.channel.nio.NioIoHandle;
+import io.netty.channel.nio.NioIoHandler;
+import io.netty.channel.nio.NioIoOps;
+import io.netty.util.concurrent.ThreadAwareExecutor;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.lang.invoke.VarHandle;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.DatagramChannel;
+import java.nio.channels.SelectableChannel;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+
+/**
+ * What an event loop with {@link HighwireSocketChannel}s does: it looks at the memory of those that have queue pairs, and leaves sockets to Netty's {@link NioIoHandler}.
+ *
+ * <p>A loop that finds nothing says so in the memory of each channel, looks once more, and sleeps in the selector. Peers of the same engine wake it by its bell, a datagram
+ * socket of the loopback interface that is in that selector too. So one thread sleeps in one place for all its channels.
+ *
+ * <pre>{@code
+ * EventLoopGroup group = new MultiThreadIoEventLoopGroup(HighwireIoHandler.newFactory());
+ * new Bootstrap().group(group).channel(HighwireSocketChannel.class)...
+ * }</pre>
+ */
+public final class HighwireIoHandler implements IoHandler {
+    /** While channels keep a loop busy, it looks at the selector once in this many turns. */
+    private static final int SELECT_TURNS = 16;
+    private static final Map<ThreadAwareExecutor, HighwireIoHandler> OF_LOOP = new ConcurrentHashMap<>();
+
+    private final Path door;
+    private final ThreadAwareExecutor executor;
+    private final IoHandler sockets;
+    private final List<HighwireSocketChannel> channels = new ArrayList<>();
+    private final Spin spin = new Spin();
+    private final Bell bell;
+    private int turns;
+
+    private HighwireIoHandler(Path door, ThreadAwareExecutor executor) {
+        this.door = door;
+        this.executor = executor;
+        this.sockets = NioIoHandler.newFactory().newHandler(executor);
+        try {
+            this.bell = new Bell();
+        } catch (IOException e) {
+            sockets.destroy();
+            throw new UncheckedIOException("no bell for the event loop", e);
+        }
+        OF_LOOP.put(executor, this);
+    }
+
+    /**
+     * For event loops that use the engine that {@code highwire.door} names, or the only one.
+     *
+     * @return the factory
+     */
+    public static IoHandlerFactory newFactory() {
+        return executor -> new HighwireIoHandler(null, executor);
+    }
+
+    /**
+     * For event loops that use the engine behind a door.
+     *
+     * @param door the path of the engine's socket
+     * @return the factory
+     */
+    public static IoHandlerFactory newFactory(Path door) {
+        return executor -> new HighwireIoHandler(door, executor);
+    }
+
+    /** The handler of an event loop; null if that is another kind of loop. */
+    static HighwireIoHandler of(EventLoop loop) {
+        return loop instanceof ThreadAwareExecutor executor ? OF_LOOP.get(executor) : null;
+    }
+
+    Path door() {
+        return door;
+    }
+
+    boolean isLoop(Thread thread) {
+        return executor.isExecutorThread(thread);
+    }
+
+    /** From now on the loop looks at the channel in each turn. */
+    void add(HighwireSocketChannel channel) {
+        channels.add(channel);
+    }
+
+    void remove(HighwireSocketChannel channel) {
+        channels.remove(channel);
+    }
+
+    @Override
+    public void initialize() {
+        sockets.initialize();
+        try {
+            IoRegistration registration = sockets.register(bell);
+            registration.submit(NioIoOps.READ);
+        } catch (Exception e) {
+            throw new IllegalStateException("the event loop's bell cannot be registered", e);
+        }
+    }
+
+    @Override
+    public int run(IoHandlerContext context) {
+        int handled = turn();
+        if (handled > 0) {
+            boolean isToSelect = ++turns % SELECT_TURNS == 0;
+            return isToSelect ? handled + sockets.run(new Hurried(context)) : handled;
+        }
+        if (channels.isEmpty() || !context.canBlock()) {
+            return sockets.run(context);
+        }
+        if (look(context)) {
+            return turn();
+        }
+        if (!context.canBlock()) {
+            return sockets.run(context);
+        }
+        return sleep(context);
+    }
+
+    /** Looks for a while; whether there is something to do at a channel. */
+    private boolean look(IoHandlerContext context) {
+        spin.begin();
+        while (!hasWork()) {
+            if (!context.canBlock() || context.delayNanos(System.nanoTime()) <= 0 || !spin.goOn()) {
+                return false;
+            }
+        }
+        spin.found();
+        return true;
+    }
+
+    private int sleep(IoHandlerContext context) {
+        for (HighwireSocketChannel channel : channels) {
+            channel.lieDown(bell.port);
+        }
+        // Either this loop sees what a peer has written, or the peer, which looks at the alarm after writing, sees that the loop sleeps.
+        VarHandle.fullFence();
+        int handled = sockets.run(hasWork() ? new Hurried(context) : context);
+        for (HighwireSocketChannel channel : channels) {
+            channel.getUp();
+        }
+        return handled + turn();
+    }
+
+    private boolean hasWork() {
+        for (int i = 0; i < channels.size(); i++) {
+            if (channels.get(i).hasWork()) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Looks at each channel; a channel may leave meanwhile. */
+    private int turn() {
+        int handled = 0;
+        for (int i = channels.size() - 1; i >= 0; i--) {
+            if (i < channels.size() && channels.get(i).turn()) {
+                handled++;
+            }
+        }
+        return handled;
+    }
+
+    @Override
+    public void prepareToDestroy() {
+        for (HighwireSocketChannel channel : List.copyOf(channels)) {
+            channel.unsafe().close(channel.voidPromise());
+        }
+        sockets.prepareToDestroy();
+    }
+
+    @Override
+    public void destroy() {
+        OF_LOOP.remove(executor);
+        sockets.destroy();
+        bell.close();
+    }
+
+    @Override
+    public IoRegistration register(IoHandle handle) throws Exception {
+        return sockets.register(handle);
+    }
+
+    @Override
+    public void wakeup() {
+        sockets.wakeup();
+    }
+
+    @Override
+    public boolean isCompatible(Class<? extends IoHandle> type) {
+        return sockets.isCompatible(type);
+    }
+
+    /** A turn that must not sleep. */
+    private record Hurried(IoHandlerContext of) implements IoHandlerContext {
+        @Override
+        public boolean canBlock() {
+            return false;
+        }
+
+        @Override
+        public long delayNanos(long now) {
+            return of.delayNanos(now);
+        }
+
+        @Override
+        public long deadlineNanos() {
+            return of.deadlineNanos();
+        }
+    }
+
+    /** Where peers of the same engine wake the loop. */
+    private static final class Bell implements NioIoHandle {
+        private final DatagramChannel socket = DatagramChannel.open();
+        private final ByteBuffer nothing = ByteBuffer.allocate(1);
+        final int port;
+
+        Bell() throws IOException {
+            socket.configureBlocking(false);
+            socket.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
+            port = ((InetSocketAddress) socket.getLocalAddress()).getPort();
+        }
+
+        @Override
+        public SelectableChannel selectableChannel() {
+            return socket;
+        }
+
+        @Override
+        public void handle(IoRegistration registration, IoEvent event) {
+            try {
+                do {
+                    nothing.clear();
+                } while (socket.receive(nothing) != null);
+            } catch (IOException e) {
+                // A ring that cannot be taken has woken the loop all the same.
+            }
+        }
+
+        @Override
+        public void close() {
+            try {
+                socket.close();
+            } catch (IOException e) {
+                // The kernel closes it even if it reports an error.
+            }
+        }
+    }
+}

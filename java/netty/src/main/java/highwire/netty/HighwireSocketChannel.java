@@ -1,0 +1,656 @@
+package highwire.netty;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.ByteBufAllocator;
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelException;
+import io.netty.channel.ChannelFuture;
+import io.netty.channel.ChannelOutboundBuffer;
+import io.netty.channel.ChannelPipeline;
+import io.netty.channel.ChannelPromise;
+import io.netty.channel.EventLoop;
+import io.netty.channel.FileRegion;
+import io.netty.channel.IoEvent;
+import io.netty.channel.IoRegistration;
+import io.netty.channel.RecvByteBufAllocator;
+import io.netty.channel.nio.NioIoEvent;
+import io.netty.channel.nio.NioIoOps;
+import io.netty.channel.socket.ChannelInputShutdownEvent;
+import io.netty.channel.socket.ChannelInputShutdownReadComplete;
+import io.netty.channel.socket.nio.NioSocketChannel;
+import io.netty.util.concurrent.GlobalEventExecutor;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.SocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.CancelledKeyException;
+import java.nio.channels.SocketChannel;
+import java.nio.channels.WritableByteChannel;
+import java.security.SecureRandom;
+import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * A socket channel whose bytes go over a queue pair, or over TCP if the peer has no Highwire or an engine is missing. It takes the place of {@code EpollSocketChannel}; its event
+ * loop has a {@link HighwireIoHandler}.
+ *
+ * <p>{@code connect} decides between the two. The TCP connection stays open beside a queue pair: when it ends, the peer has ended.
+ */
+public class HighwireSocketChannel extends NioSocketChannel {
+    /** How the channel reaches its peer. */
+    private enum State { PLAIN, ASKING, CONNECTING, GREETING, LINKED }
+
+    private static final SecureRandom RANDOM = new SecureRandom();
+    private static final int BUFFERS_MAX = 1024;
+    private static final long BYTES_PER_WRITE_MAX = 1 << 20;
+
+    private State state = State.PLAIN;
+    private HighwireIoHandler handler;
+    private InetSocketAddress peer;
+    private byte[] nonce;
+    private ProbeClient probe;
+    private Negotiation negotiation;
+    private Throwable connectFailure;
+    private volatile Link link;
+    private volatile String fallback;
+
+    private boolean isReadWanted;
+    /** A read that the program has asked for itself, so that auto-read does not matter. */
+    private boolean isReadExplicit;
+    private boolean wantsRoom;
+    private boolean isSignEnded;
+    /** Why the connection is broken although the peer has not said that it ends. */
+    private IOException reset;
+    /** 0 while the peer may write, 1 once its end was told, 2 once a read after that was answered. */
+    private int ended;
+
+    /** For a bootstrap, which makes it by its class. */
+    public HighwireSocketChannel() {}
+
+    /**
+     * An accepted connection.
+     *
+     * @param parent the listening channel
+     * @param socket the connection
+     * @param nonce the client's if it has asked for Highwire; else null
+     */
+    HighwireSocketChannel(Channel parent, SocketChannel socket, byte[] nonce) {
+        super(parent, socket);
+        this.nonce = nonce;
+        if (nonce != null) {
+            state = State.GREETING;
+        }
+    }
+
+    /** @return whether bytes go over a queue pair. */
+    public boolean isOverQueuePair() {
+        return link != null;
+    }
+
+    /** @return why bytes go over TCP; null if they do not, or if the peer is a client that has not asked for anything else. */
+    public String fallbackReason() {
+        return fallback;
+    }
+
+    @Override
+    protected boolean isCompatible(EventLoop loop) {
+        return super.isCompatible(loop) && HighwireIoHandler.of(loop) != null;
+    }
+
+    @Override
+    protected AbstractNioUnsafe newUnsafe() {
+        return new HighwireUnsafe();
+    }
+
+    @Override
+    public boolean isActive() {
+        return (state == State.PLAIN || state == State.LINKED) && super.isActive();
+    }
+
+    @Override
+    protected SocketAddress localAddress0() {
+        // Before it is connected the socket is bound, to no particular address.
+        return state == State.PLAIN || javaChannel().isConnected() ? super.localAddress0() : null;
+    }
+
+    @Override
+    protected void doRegister(ChannelPromise promise) {
+        super.doRegister(promise);
+        promise.addListener(registered -> {
+            if (registered.isSuccess()) {
+                begin();
+            }
+        });
+    }
+
+    private void begin() {
+        handler = HighwireIoHandler.of(eventLoop());
+        if (state == State.LINKED) {
+            handler.add(this);
+            link.owner(handler);
+            keepSign();
+        } else if (state == State.GREETING && negotiation == null && isOpen()) {
+            negotiation = new Negotiation(eventLoop(), javaChannel(), true, nonce, new Accepted());
+            addAndSubmit(NioIoOps.READ);
+        }
+    }
+
+    @Override
+    protected void doDeregister() throws Exception {
+        if (handler != null) {
+            handler.remove(this);
+        }
+        super.doDeregister();
+    }
+
+    // Connecting.
+
+    @Override
+    protected boolean doConnect(SocketAddress remote, SocketAddress local) throws Exception {
+        if (!(remote instanceof InetSocketAddress address) || address.isUnresolved()) {
+            return super.doConnect(remote, local);
+        }
+        peer = address;
+        fallback = Fallbacks.reason(peer);
+        if (fallback != null) {
+            return super.doConnect(remote, local);
+        }
+        boolean isBegun = false;
+        try {
+            if (local != null) {
+                javaChannel().bind(local);
+            }
+            isBegun = true;
+        } finally {
+            if (!isBegun) {
+                doClose();
+            }
+        }
+        state = State.ASKING;
+        Device.at(handler.door()).whenComplete((device, failure) -> eventLoop().execute(() -> ask(failure)));
+        return false;
+    }
+
+    private void ask(Throwable noEngine) {
+        if (!isOpen()) {
+            return;
+        }
+        if (noEngine != null) {
+            connectPlain(noEngine.getMessage());
+            return;
+        }
+        try {
+            nonce = new byte[Greeting.NONCE_BYTES];
+            RANDOM.nextBytes(nonce);
+            InetSocketAddress bound = (InetSocketAddress) javaChannel().getLocalAddress();
+            if (bound == null) {
+                bound = (InetSocketAddress) javaChannel().bind(null).getLocalAddress();
+            }
+            InetAddress from = bound.getAddress().isAnyLocalAddress() ? null : bound.getAddress();
+            probe = new ProbeClient(eventLoop(), peer, from, nonce, bound.getPort(), this::answered);
+        } catch (IOException e) {
+            connectPlain("it cannot be asked: " + e.getMessage());
+        }
+    }
+
+    private void answered(String reason) {
+        if (!isOpen()) {
+            return;
+        }
+        if (reason == null) {
+            connectSocket(State.CONNECTING);
+        } else {
+            connectPlain(reason);
+        }
+    }
+
+    private void connectPlain(String reason) {
+        fallback(reason);
+        connectSocket(State.PLAIN);
+    }
+
+    private void fallback(String reason) {
+        fallback = reason;
+        if (peer != null) {
+            Fallbacks.add(peer, reason);
+        }
+    }
+
+    private void connectSocket(State next) {
+        state = next;
+        try {
+            if (javaChannel().connect(peer)) {
+                onConnected();
+            } else {
+                addAndSubmit(NioIoOps.CONNECT);
+            }
+        } catch (Throwable e) {
+            failConnect(e);
+        }
+    }
+
+    private void onConnected() {
+        if (state == State.PLAIN) {
+            unsafe().finishConnect();
+            return;
+        }
+        state = State.GREETING;
+        negotiation = new Negotiation(eventLoop(), javaChannel(), false, nonce, new Connected());
+        addAndSubmit(NioIoOps.READ);
+    }
+
+    private void failConnect(Throwable reason) {
+        connectFailure = reason;
+        try {
+            doClose();
+        } catch (Exception e) {
+            reason.addSuppressed(e);
+        }
+        unsafe().finishConnect();
+    }
+
+    @Override
+    protected void doFinishConnect() throws Exception {
+        if (connectFailure instanceof Exception e) {
+            throw e;
+        }
+        if (connectFailure != null) {
+            throw new IOException(connectFailure);
+        }
+        if (negotiation == null) {
+            super.doFinishConnect();
+        } else {
+            settle();
+        }
+    }
+
+    /** The negotiation is over. */
+    @SuppressWarnings("deprecation")
+    private void settle() {
+        invalidateLocalAddress();
+        Link made = link;
+        if (made == null) {
+            state = State.PLAIN;
+            removeAndSubmit(NioIoOps.READ);
+        } else {
+            state = State.LINKED;
+            handler.add(this);
+            made.owner(handler);
+            keepSign();
+        }
+    }
+
+    /** What comes of a client's negotiation. */
+    private final class Connected implements Negotiation.Outcome {
+        @Override
+        public void linked(Link made) {
+            link = made;
+            Fallbacks.remove(peer);
+            unsafe().finishConnect();
+        }
+
+        @Override
+        public void plain(String reason) {
+            fallback(reason);
+            unsafe().finishConnect();
+        }
+
+        @Override
+        public void failed(IOException reason) {
+            // Once more, over TCP, is the program's choice: some bytes of a connection may be lost already.
+            Fallbacks.add(peer, reason.getMessage());
+            failConnect(reason);
+        }
+    }
+
+    /** What comes of a server's. */
+    private final class Accepted implements Negotiation.Outcome {
+        @Override
+        public void linked(Link made) {
+            link = made;
+            settle();
+            pipeline().fireChannelActive();
+        }
+
+        @Override
+        public void plain(String reason) {
+            fallback = reason;
+            settle();
+            pipeline().fireChannelActive();
+        }
+
+        @Override
+        public void failed(IOException reason) {
+            unsafe().close(voidPromise());
+        }
+    }
+
+    // Reading.
+
+    @Override
+    protected void doBeginRead() throws Exception {
+        if (state == State.PLAIN) {
+            super.doBeginRead();
+            return;
+        }
+        isReadWanted = true;
+        isReadExplicit = !config().isAutoRead();
+        keepSign();
+    }
+
+    private boolean mayRead() {
+        return isReadWanted && ended < 2 && (isReadExplicit || config().isAutoRead());
+    }
+
+    /** The TCP connection is looked at, for its end. */
+    private void keepSign() {
+        if (!isSignEnded && isRegistered() && registration().isValid()) {
+            addAndSubmit(NioIoOps.READ);
+        }
+    }
+
+    private void onSign() {
+        try {
+            int count = javaChannel().read(ByteBuffer.allocate(1));
+            if (count > 0) {
+                link.fail("the peer has sent bytes over TCP");
+            } else if (count < 0) {
+                endSign();
+                if (!isInputShutdown() && !link.isPeerFinished()) {
+                    onSilence();
+                }
+            }
+        } catch (IOException e) {
+            endSign();
+            reset = e;
+        }
+    }
+
+    private void endSign() {
+        isSignEnded = true;
+        removeAndSubmit(NioIoOps.READ);
+    }
+
+    /** The peer has ended and has not said so over the queue pair. What comes from another engine may be on its way. */
+    private void onSilence() {
+        if (link.outgoing().isNear()) {
+            reset = new IOException("Connection reset by peer: it has ended without closing");
+        } else {
+            eventLoop().schedule(() -> {
+                if (isOpen() && !link.isPeerFinished()) {
+                    reset = new IOException("Connection reset by peer: it has ended without closing");
+                }
+            }, Settings.patienceMillis(), TimeUnit.MILLISECONDS);
+        }
+    }
+
+    /** Why nothing reaches the peer any more; null if it does. */
+    private IOException breakage() {
+        if (link.isPeerClosed()) {
+            return new IOException("Broken pipe: the peer has closed the connection");
+        }
+        if (link.failure() != null) {
+            return new IOException("Connection reset: " + link.failure());
+        }
+        return reset;
+    }
+
+    /** Whether a turn has something to do. */
+    boolean hasWork() {
+        return link.isBusy()
+                || wantsRoom && (link.outgoing().room() > 0 || breakage() != null)
+                || mayRead() && (link.hasInput() || link.isPeerFinished() || breakage() != null);
+    }
+
+    void lieDown(int bell) {
+        link.lieDown(bell, wantsRoom);
+    }
+
+    void getUp() {
+        if (isOpen()) {
+            link.getUp();
+        }
+    }
+
+    /** Does what there is to do; whether there was something. */
+    boolean turn() {
+        link.turn();
+        boolean isDone = false;
+        if (wantsRoom && (link.outgoing().room() > 0 || breakage() != null)) {
+            isDone = true;
+            wantsRoom = false;
+            unsafe().forceFlush();
+        }
+        if (isOpen() && mayRead()) {
+            if (link.readable() > 0) {
+                readLink();
+                return true;
+            }
+            if (link.isPeerFinished()) {
+                onEnd();
+                return true;
+            }
+            IOException broken = breakage();
+            if (broken != null) {
+                pipeline().fireExceptionCaught(broken);
+                unsafe().close(voidPromise());
+                return true;
+            }
+        }
+        return isDone;
+    }
+
+    @SuppressWarnings("deprecation")
+    private void readLink() {
+        ChannelPipeline pipeline = pipeline();
+        RecvByteBufAllocator.Handle handle = unsafe().recvBufAllocHandle();
+        handle.reset(config());
+        do {
+            int length = Math.min(link.readable(), handle.guess());
+            if (length <= 0) {
+                break;
+            }
+            ByteBuf bytes = take(handle, config().getAllocator(), length);
+            handle.attemptedBytesRead(bytes.readableBytes());
+            handle.lastBytesRead(bytes.readableBytes());
+            handle.incMessagesRead(1);
+            isReadExplicit = false;
+            pipeline.fireChannelRead(bytes);
+        } while (isOpen() && !isInputShutdown() && handle.continueReading());
+        handle.readComplete();
+        pipeline.fireChannelReadComplete();
+        if (!isReadExplicit && !config().isAutoRead()) {
+            isReadWanted = false;
+        }
+    }
+
+    @SuppressWarnings("deprecation")
+    private ByteBuf take(RecvByteBufAllocator.Handle handle, ByteBufAllocator allocator, int length) {
+        if (link.mayLend(length)) {
+            return link.lend(allocator, length);
+        }
+        ByteBuf bytes = handle.allocate(allocator);
+        link.copy(bytes, Math.min(length, bytes.writableBytes()));
+        return bytes;
+    }
+
+    private void onEnd() {
+        isReadExplicit = false;
+        if (ended > 0 || isInputShutdown()) {
+            ended = 2;
+            pipeline().fireUserEventTriggered(ChannelInputShutdownReadComplete.INSTANCE);
+        } else if (config().isAllowHalfClosure()) {
+            ended = 1;
+            shutdownInput();
+            pipeline().fireUserEventTriggered(ChannelInputShutdownEvent.INSTANCE);
+        } else {
+            unsafe().close(voidPromise());
+        }
+    }
+
+    // Writing.
+
+    @Override
+    protected void doWrite(ChannelOutboundBuffer in) throws Exception {
+        if (state != State.LINKED) {
+            super.doWrite(in);
+            return;
+        }
+        IOException broken = breakage();
+        if (broken != null) {
+            throw broken;
+        }
+        keepSign();
+        Outgoing outgoing = link.outgoing();
+        long before = outgoing.sent();
+        try {
+            writeAll(in, outgoing);
+        } finally {
+            if (outgoing.sent() != before) {
+                outgoing.publish();
+            }
+        }
+    }
+
+    private void writeAll(ChannelOutboundBuffer in, Outgoing outgoing) throws IOException {
+        wantsRoom = false;
+        int turns = config().getWriteSpinCount();
+        while (!in.isEmpty()) {
+            Object message = in.current();
+            if (turns-- == 0) {
+                incompleteWrite(false);
+                return;
+            }
+            if (message instanceof FileRegion region) {
+                wantsRoom = !writeRegion(in, region, outgoing);
+            } else if (!((ByteBuf) message).isReadable()) {
+                in.remove();
+            } else {
+                ByteBuffer[] buffers = in.nioBuffers(BUFFERS_MAX, BYTES_PER_WRITE_MAX);
+                long bytes = in.nioBufferSize();
+                long written = outgoing.write(buffers, in.nioBufferCount());
+                in.removeBytes(written);
+                wantsRoom = written < bytes;
+            }
+            if (wantsRoom) {
+                return;
+            }
+        }
+    }
+
+    /** Copies as much of a region as there is room for; whether that is all. */
+    private static boolean writeRegion(ChannelOutboundBuffer in, FileRegion region, Outgoing outgoing) throws IOException {
+        while (region.transferred() < region.count()) {
+            if (outgoing.room() == 0) {
+                return false;
+            }
+            long count = region.transferTo(new Sink(outgoing), region.transferred());
+            if (count <= 0) {
+                return false;
+            }
+            in.progress(count);
+        }
+        in.remove();
+        return true;
+    }
+
+    /** Where a file region is copied to. */
+    private record Sink(Outgoing outgoing) implements WritableByteChannel {
+        @Override
+        public int write(ByteBuffer from) {
+            return (int) outgoing.write(new ByteBuffer[] {from}, 1);
+        }
+
+        @Override
+        public boolean isOpen() {
+            return true;
+        }
+
+        @Override
+        public void close() {}
+    }
+
+    // Ending.
+
+    @Override
+    public ChannelFuture shutdownOutput(ChannelPromise promise) {
+        if (!eventLoop().inEventLoop()) {
+            eventLoop().execute(() -> shutdownOutput(promise));
+            return promise;
+        }
+        if (state == State.LINKED && isOpen()) {
+            link.outgoing().finish(Memory.FINISHED);
+        }
+        return super.shutdownOutput(promise);
+    }
+
+    @Override
+    protected void doClose() throws Exception {
+        if (handler != null) {
+            handler.remove(this);
+        }
+        if (probe != null) {
+            probe.close();
+        }
+        if (negotiation != null) {
+            negotiation.cancel();
+        }
+        if (link != null) {
+            // Before the TCP connection ends, so that the peer knows why it does.
+            link.close(reset == null && linger() != 0);
+        }
+        super.doClose();
+    }
+
+    private int linger() {
+        try {
+            return config().getSoLinger();
+        } catch (ChannelException e) {
+            return -1;
+        }
+    }
+
+    private final class HighwireUnsafe extends NioByteUnsafe {
+        @Override
+        public void handle(IoRegistration registration, IoEvent event) {
+            if (state == State.PLAIN) {
+                super.handle(registration, event);
+                return;
+            }
+            try {
+                NioIoOps ops = ((NioIoEvent) event).ops();
+                if (ops.contains(NioIoOps.CONNECT)) {
+                    removeAndSubmit(NioIoOps.CONNECT);
+                    if (javaChannel().finishConnect()) {
+                        onConnected();
+                    }
+                } else if (ops.contains(NioIoOps.READ)) {
+                    if (state == State.LINKED) {
+                        onSign();
+                    } else if (negotiation != null) {
+                        negotiation.read();
+                    }
+                }
+            } catch (CancelledKeyException e) {
+                close(voidPromise());
+            } catch (IOException e) {
+                failConnect(e);
+            }
+        }
+
+        @Override
+        protected Executor prepareToClose() {
+            // As Netty does it: closing a socket that lingers would hold the event loop.
+            if (state == State.PLAIN && javaChannel().isOpen() && linger() > 0) {
+                try {
+                    doDeregister();
+                    return GlobalEventExecutor.INSTANCE;
+                } catch (Throwable e) {
+                    return null;
+                }
+            }
+            return null;
+        }
+    }
+}

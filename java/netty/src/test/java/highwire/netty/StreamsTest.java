@@ -1,0 +1,229 @@
+package highwire.netty;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.Unpooled;
+import io.netty.channel.ChannelFuture;
+import io.netty.channel.DefaultFileRegion;
+import io.netty.channel.socket.ChannelInputShutdownEvent;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.Random;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+
+/** What a channel does with bytes, over each way that they can take. */
+class StreamsTest {
+    /** The two ends have one engine, or one each, or are connected by TCP. */
+    enum Way { NEAR, FAR, TCP }
+
+    private static Engine engine;
+    private static Engine other;
+
+    @BeforeAll
+    static void start() {
+        engine = Engine.start();
+        other = engine.startBeside();
+    }
+
+    @AfterAll
+    static void stop() throws Exception {
+        other.close();
+        engine.close();
+    }
+
+    private static Pair pair(Way way) {
+        return new Pair(engine.door, way == Way.NEAR ? engine.door : way == Way.FAR ? other.door : null);
+    }
+
+    private static byte[] random(int length, long seed) {
+        byte[] bytes = new byte[length];
+        new Random(seed).nextBytes(bytes);
+        return bytes;
+    }
+
+    private static void checkWay(Way way, End client, End server) {
+        assertEquals(way != Way.TCP, client.isOverQueuePair());
+        assertEquals(way != Way.TCP, server.isOverQueuePair());
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void bytes_arrive_in_order_both_ways_whatever_their_sizes(Way way) throws Exception {
+        try (Pair pair = pair(way).listen()) {
+            End client = pair.connect();
+            End server = pair.accept();
+            checkWay(way, client, server);
+            byte[] out = random(3_000_001, 1);
+            byte[] back = random(2_000_003, 2);
+            Random sizes = new Random(3);
+            int sent = 0;
+            int returned = 0;
+            while (sent < out.length || returned < back.length) {
+                int next = Math.min(out.length, sent + (sizes.nextBoolean() ? sizes.nextInt(100) : sizes.nextInt(70_000)));
+                client.write(Arrays.copyOfRange(out, sent, next));
+                sent = next;
+                next = Math.min(back.length, returned + (sizes.nextBoolean() ? sizes.nextInt(100) : sizes.nextInt(70_000)));
+                server.write(Arrays.copyOfRange(back, returned, next));
+                returned = next;
+            }
+            server.awaitBytes(out.length);
+            client.awaitBytes(back.length);
+            assertArrayEquals(out, server.bytes());
+            assertArrayEquals(back, client.bytes());
+            client.channel.close().sync();
+            Engine.until("the end", () -> server.isInactive);
+            assertTrue(server.exceptions.isEmpty() && client.exceptions.isEmpty(), server.exceptions + " " + client.exceptions);
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void what_was_written_before_close_arrives(Way way) throws Exception {
+        try (Pair pair = pair(way).listen()) {
+            for (int i = 0; i < 20; i++) {
+                End client = pair.connect();
+                End server = pair.accept();
+                byte[] out = random(100_000, i);
+                client.write(out).sync();
+                client.channel.close().sync();
+                Engine.until("the end", () -> server.isInactive);
+                assertArrayEquals(out, server.bytes());
+                assertTrue(server.exceptions.isEmpty(), server.exceptions.toString());
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void half_a_connection_goes_on(Way way) throws Exception {
+        try (Pair pair = pair(way).halfClosed().listen()) {
+            End client = pair.connect();
+            End server = pair.accept();
+            client.write(random(5000, 1));
+            client.channel.shutdownOutput().sync();
+            Engine.until("the end of input", () -> server.events.contains(ChannelInputShutdownEvent.INSTANCE));
+            assertEquals(5000, server.size());
+            assertTrue(server.channel.isActive() && server.channel.isInputShutdown() && client.channel.isOutputShutdown());
+            byte[] back = random(700_000, 2);
+            server.write(back);
+            client.awaitBytes(back.length);
+            assertArrayEquals(back, client.bytes());
+            server.channel.close().sync();
+            Engine.until("the end of input", () -> client.events.contains(ChannelInputShutdownEvent.INSTANCE));
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void a_reader_that_pauses_holds_the_writer_back(Way way) throws Exception {
+        try (Pair pair = pair(way).autoRead(false).listen()) {
+            End client = pair.connect();
+            End server = pair.accept();
+            byte[] out = random(20_000_000, 5);
+            ChannelFuture written = client.write(out);
+            Engine.until("full buffers", () -> !client.channel.isWritable());
+            // One explicit read brings one message and no more.
+            server.channel.read();
+            Engine.until("a message", () -> server.reads == 1);
+            assertFalse(written.isDone());
+            server.channel.config().setAutoRead(true);
+            server.awaitBytes(out.length);
+            written.sync();
+            assertArrayEquals(out, server.bytes());
+            Engine.until("room", () -> client.channel.isWritable());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void a_file_goes_as_a_region(Way way) throws Exception {
+        Path path = Files.createTempFile("highwire", "region");
+        try (Pair pair = pair(way).listen()) {
+            byte[] all = random(1_000_000, 7);
+            Files.write(path, all);
+            End client = pair.connect();
+            End server = pair.accept();
+            client.channel.write(Unpooled.wrappedBuffer(new byte[] {1}));
+            client.channel.write(new DefaultFileRegion(path.toFile(), 1000, 900_000));
+            client.channel.writeAndFlush(Unpooled.wrappedBuffer(new byte[] {2})).sync();
+            server.awaitBytes(900_002);
+            byte[] got = server.bytes();
+            assertArrayEquals(Arrays.copyOfRange(all, 1000, 901_000), Arrays.copyOfRange(got, 1, 900_001));
+            assertEquals(2, got[900_001]);
+        } finally {
+            Files.delete(path);
+        }
+    }
+
+    @Test
+    void bytes_that_a_program_keeps_stay_as_they_are_and_stop_nothing() throws Exception {
+        for (Way way : new Way[] {Way.NEAR, Way.FAR}) {
+            try (Pair pair = pair(way).listen()) {
+                End client = pair.connect();
+                End server = pair.accept();
+                server.isKeeping = true;
+                byte[] out = random(4_000_000, 9);
+                client.write(out);
+                server.awaitBytes(out.length);
+                assertTrue(server.kept.stream().anyMatch(LentByteBuf.class::isInstance), "nothing was lent");
+                client.channel.close().sync();
+                server.channel.close().sync();
+                // The memory is still there, although the channel is not.
+                ByteBuf all = Unpooled.wrappedBuffer(server.kept.toArray(ByteBuf[]::new));
+                byte[] kept = new byte[all.readableBytes()];
+                all.readBytes(kept);
+                assertArrayEquals(out, kept);
+                all.release();
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void nothing_is_left_behind(Way way) throws Exception {
+        try (Pair pair = pair(way).listen()) {
+            Device.at(engine.door).join();
+            Device.at(other.door).join();
+            long before = engine.files() + other.files();
+            for (int i = 0; i < 6; i++) {
+                End client = pair.connect();
+                End server = pair.accept();
+                client.write(random(300_000, i));
+                server.awaitBytes(300_000);
+                (i % 2 == 0 ? client : server).channel.close().sync();
+                Engine.until("both ends", () -> client.isInactive && server.isInactive);
+            }
+            Engine.until("files to go", () -> engine.files() + other.files() <= before);
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void a_peer_that_has_closed_breaks_the_pipe(Way way) throws Exception {
+        try (Pair pair = pair(way).autoRead(false).listen()) {
+            End client = pair.connect();
+            End server = pair.accept();
+            server.channel.close().sync();
+            Throwable[] cause = new Throwable[1];
+            Engine.until("a broken pipe", () -> {
+                ChannelFuture written = client.write(new byte[100_000]);
+                assertTrue(written.awaitUninterruptibly(Engine.PATIENCE_SECONDS, TimeUnit.SECONDS));
+                cause[0] = written.cause();
+                return cause[0] != null;
+            });
+            assertInstanceOf(IOException.class, cause[0]);
+        }
+    }
+}
