@@ -47,7 +47,9 @@ public final class HighwireIoHandler implements IoHandler {
     private final List<HighwireSocketChannel> channels = new ArrayList<>();
     private final Spin spin = new Spin();
     private final Bell bell;
-    private int turns;
+    private int busyTurns;
+    private volatile boolean isAsleep;
+    private volatile long turns;
 
     private HighwireIoHandler(Path door, ThreadAwareExecutor executor) {
         this.door = door;
@@ -94,6 +96,16 @@ public final class HighwireIoHandler implements IoHandler {
         return executor.isExecutorThread(thread);
     }
 
+    /** Whether the loop is in the selector, or about to enter it. */
+    boolean isAsleep() {
+        return isAsleep;
+    }
+
+    /** How often the loop has looked at its channels. */
+    long turns() {
+        return turns;
+    }
+
     /** From now on the loop looks at the channel in each turn. */
     void add(HighwireSocketChannel channel) {
         channels.add(channel);
@@ -118,7 +130,7 @@ public final class HighwireIoHandler implements IoHandler {
     public int run(IoHandlerContext context) {
         int handled = turn();
         if (handled > 0) {
-            boolean isToSelect = ++turns % SELECT_TURNS == 0;
+            boolean isToSelect = ++busyTurns % SELECT_TURNS == 0;
             return isToSelect ? handled + sockets.run(new Hurried(context)) : handled;
         }
         if (channels.isEmpty() || !context.canBlock()) {
@@ -151,7 +163,10 @@ public final class HighwireIoHandler implements IoHandler {
         }
         // Either this loop sees what a peer has written, or the peer, which looks at the alarm after writing, sees that the loop sleeps.
         VarHandle.fullFence();
-        int handled = sockets.run(hasWork() ? new Hurried(context) : context);
+        boolean isToSleep = !hasWork();
+        isAsleep = isToSleep;
+        int handled = sockets.run(isToSleep ? context : new Hurried(context));
+        isAsleep = false;
         for (HighwireSocketChannel channel : channels) {
             channel.getUp();
         }
@@ -169,6 +184,8 @@ public final class HighwireIoHandler implements IoHandler {
 
     /** Looks at each channel; a channel may leave meanwhile. */
     private int turn() {
+        // One thread writes it.
+        turns = turns + 1;
         int handled = 0;
         for (int i = channels.size() - 1; i >= 0; i--) {
             if (i < channels.size() && channels.get(i).turn()) {

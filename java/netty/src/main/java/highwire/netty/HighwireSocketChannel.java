@@ -243,8 +243,9 @@ public class HighwireSocketChannel extends NioSocketChannel {
     private void failConnect(Throwable reason) {
         connectFailure = reason;
         try {
-            doClose();
-        } catch (Exception e) {
+            // Only the socket: the rest is closed once the program knows the reason.
+            javaChannel().close();
+        } catch (IOException e) {
             reason.addSuppressed(e);
         }
         unsafe().finishConnect();

@@ -54,6 +54,10 @@ final class Pair implements AutoCloseable {
     }
 
     Pair listen() throws InterruptedException {
+        return listenAt(0);
+    }
+
+    Pair listenAt(int port) throws InterruptedException {
         listener = new ServerBootstrap()
                 .group(serverGroup)
                 .channel(serverType)
@@ -72,7 +76,7 @@ final class Pair implements AutoCloseable {
                         });
                     }
                 })
-                .bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0))
+                .bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), port))
                 .sync()
                 .channel();
         return this;

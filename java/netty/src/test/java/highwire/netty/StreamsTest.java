@@ -211,6 +211,22 @@ class StreamsTest {
 
     @ParameterizedTest
     @EnumSource
+    void cancelled_writes_do_not_arrive(Way way) throws Exception {
+        try (Pair pair = pair(way).listen()) {
+            End client = pair.connect();
+            End server = pair.accept();
+            for (byte i = 0; i < 5; i++) {
+                ChannelFuture written = client.channel.write(Unpooled.wrappedBuffer(new byte[] {i, i}));
+                assertTrue(i % 2 == 1 || written.cancel(false));
+            }
+            client.channel.flush();
+            server.awaitBytes(4);
+            assertArrayEquals(new byte[] {1, 1, 3, 3}, server.bytes());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
     void a_peer_that_has_closed_breaks_the_pipe(Way way) throws Exception {
         try (Pair pair = pair(way).autoRead(false).listen()) {
             End client = pair.connect();
