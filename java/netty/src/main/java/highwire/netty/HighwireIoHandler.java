@@ -101,6 +101,11 @@ public final class HighwireIoHandler implements IoHandler {
         return isAsleep;
     }
 
+    /** How often peers have woken the loop. */
+    long rings() {
+        return bell.rings;
+    }
+
     /** How often the loop has looked at its channels. */
     long turns() {
         return turns;
@@ -248,6 +253,7 @@ public final class HighwireIoHandler implements IoHandler {
         private final DatagramChannel socket = DatagramChannel.open();
         private final ByteBuffer nothing = ByteBuffer.allocate(1);
         final int port;
+        private volatile long rings;
 
         Bell() throws IOException {
             socket.configureBlocking(false);
@@ -263,9 +269,10 @@ public final class HighwireIoHandler implements IoHandler {
         @Override
         public void handle(IoRegistration registration, IoEvent event) {
             try {
-                do {
-                    nothing.clear();
-                } while (socket.receive(nothing) != null);
+                while (socket.receive(nothing.clear()) != null) {
+                    // One thread writes it.
+                    rings = rings + 1;
+                }
             } catch (IOException e) {
                 // A ring that cannot be taken has woken the loop all the same.
             }

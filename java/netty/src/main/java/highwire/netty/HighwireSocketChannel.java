@@ -389,7 +389,7 @@ public class HighwireSocketChannel extends NioSocketChannel {
     /** Why nothing reaches the peer any more; null if it does. */
     private IOException breakage() {
         if (link.isPeerClosed()) {
-            return new IOException("Broken pipe: the peer has closed the connection");
+            return new IOException(link.isPeerFinished() ? "Broken pipe: the peer has closed the connection" : "Connection reset by peer");
         }
         if (link.failure() != null) {
             return new IOException("Connection reset: " + link.failure());
@@ -599,7 +599,7 @@ public class HighwireSocketChannel extends NioSocketChannel {
         }
         if (link != null) {
             // Before the TCP connection ends, so that the peer knows why it does.
-            link.close(reset == null && linger() != 0);
+            link.close(reset != null ? 0 : linger() == 0 ? Memory.CLOSED : Memory.FINISHED | Memory.CLOSED);
         }
         super.doClose();
     }

@@ -194,7 +194,7 @@ final class Link {
     }
 
     private boolean canCredit() {
-        return !freed.isEmpty() && failure == null && !isPeerFinished() && outgoing.hasSlot();
+        return !freed.isEmpty() && failure == null && !isPeerFinished() && !isPeerClosed && outgoing.hasSlot();
     }
 
     /** Takes completions. */
@@ -244,7 +244,7 @@ final class Link {
         }
         seenTail = tail;
         arrived = bytes;
-        isPeerFinished = (tail & (Memory.FINISHED | Memory.CLOSED)) != 0;
+        isPeerFinished = (tail & Memory.FINISHED) != 0;
         isPeerClosed = (tail & Memory.CLOSED) != 0;
     }
 
@@ -313,14 +313,14 @@ final class Link {
     /**
      * Ends this end. What it has written reaches the peer, as long as that is there.
      *
-     * @param isOrderly whether the peer is told so
+     * @param last what the peer is told, flags of a tail; 0 for nothing
      */
-    void close(boolean isOrderly) {
+    void close(long last) {
         if (isClosed) {
             return;
         }
-        if (isOrderly && outgoing != null && failure == null) {
-            outgoing.finish(Memory.FINISHED | Memory.CLOSED);
+        if (last != 0 && failure == null) {
+            outgoing.finish(last);
         }
         isClosed = true;
         owner = null;

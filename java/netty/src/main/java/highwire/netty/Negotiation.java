@@ -178,7 +178,7 @@ final class Negotiation {
             Link made = link;
             link = null;
             if (made != null) {
-                made.close(false);
+                made.close(0);
             }
         });
     }

@@ -18,7 +18,7 @@ import java.util.stream.Stream;
 /** A `highwire serve` of a test's own, in a folder of its own. */
 final class Engine implements AutoCloseable {
     /** Far longer than any step takes, even on a busy machine. */
-    static final long PATIENCE_SECONDS = 60;
+    static final long PATIENCE_SECONDS = Integer.getInteger("highwire.test.patience", 60);
 
     final Path door;
     private final Process process;

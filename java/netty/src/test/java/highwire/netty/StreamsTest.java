@@ -227,6 +227,20 @@ class StreamsTest {
 
     @ParameterizedTest
     @EnumSource
+    void a_peer_that_does_not_linger_resets_the_connection(Way way) throws Exception {
+        try (Pair pair = pair(way).listen()) {
+            End client = pair.connect();
+            End server = pair.accept();
+            client.channel.config().setSoLinger(0);
+            client.channel.close().sync();
+            Engine.until("the end", () -> server.isInactive);
+            assertTrue(server.exceptions.toString().contains("Connection reset"), server.exceptions.toString());
+            assertFalse(server.exceptions.toString().contains("ended without closing"), server.exceptions.toString());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
     void a_peer_that_has_closed_breaks_the_pipe(Way way) throws Exception {
         try (Pair pair = pair(way).autoRead(false).listen()) {
             End client = pair.connect();
