@@ -344,6 +344,11 @@ public class HighwireSocketChannel extends NioSocketChannel {
         return isReadWanted && ended < 2 && (isReadExplicit || config().isAutoRead());
     }
 
+    /** Whether the program is to hear of the peer's end: once all is read, also if it reads nothing more, as over epoll. */
+    private boolean mayEnd() {
+        return ended < 2 && link.isPeerFinished() && link.readable() == 0;
+    }
+
     /** The TCP connection is looked at, for its end. */
     private void keepSign() {
         if (!isSignEnded && isRegistered() && registration().isValid()) {
@@ -401,7 +406,8 @@ public class HighwireSocketChannel extends NioSocketChannel {
     boolean hasWork() {
         return link.isBusy()
                 || wantsRoom && (link.outgoing().room() > 0 || breakage() != null)
-                || mayRead() && (link.hasInput() || link.isPeerFinished() || breakage() != null);
+                || mayRead() && (link.hasInput() || breakage() != null)
+                || mayEnd();
     }
 
     void lieDown(int bell) {
@@ -423,13 +429,13 @@ public class HighwireSocketChannel extends NioSocketChannel {
             wantsRoom = false;
             unsafe().forceFlush();
         }
+        if (isOpen() && mayEnd()) {
+            onEnd();
+            return true;
+        }
         if (isOpen() && mayRead()) {
             if (link.readable() > 0) {
                 readLink();
-                return true;
-            }
-            if (link.isPeerFinished()) {
-                onEnd();
                 return true;
             }
             IOException broken = breakage();

@@ -11,10 +11,12 @@ import io.netty.buffer.Unpooled;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.DefaultFileRegion;
 import io.netty.channel.socket.ChannelInputShutdownEvent;
+import io.netty.channel.socket.ChannelInputShutdownReadComplete;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterAll;
@@ -122,6 +124,22 @@ class StreamsTest {
             assertArrayEquals(back, client.bytes());
             server.channel.close().sync();
             Engine.until("the end of input", () -> client.events.contains(ChannelInputShutdownEvent.INSTANCE));
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource(names = {"NEAR", "FAR"})
+    void the_end_is_told_to_a_program_that_reads_no_more(Way way) throws Exception {
+        try (Pair pair = pair(way).autoRead(false).halfClosed().listen()) {
+            End client = pair.connect();
+            End server = pair.accept();
+            client.write(new byte[7]).sync();
+            client.channel.shutdownOutput().sync();
+            server.channel.read();
+            Engine.until("the end of input", () -> server.events.contains(ChannelInputShutdownReadComplete.INSTANCE));
+            // Not before all is read.
+            assertEquals(7, server.size());
+            assertEquals(List.of(ChannelInputShutdownEvent.INSTANCE, ChannelInputShutdownReadComplete.INSTANCE), server.events);
         }
     }
 
