@@ -22,7 +22,7 @@ final class Settings {
     }
 
     static int blocks() {
-        return number(BLOCKS, 16, 2, Memory.BLOCKS_MAX);
+        return number(BLOCKS, 32, 2, Memory.BLOCKS_MAX);
     }
 
     static long spinNanos() {
