@@ -1,10 +1,10 @@
-//! A node's door: TCP, for clients anywhere and for other nodes. One thread for each conversation, which asks the node's own thread.
+//! A node's door: TCP, for clients anywhere and for other nodes. Each conversation is a task of the node's I/O loop, and asks the node's own thread.
 
 use crate::engine::{PATIENCE_NS, Store};
 use crate::error::StoreError;
 use crate::message::{
-    Answer, Entry, Footprint, GREETING, Holding, Introduction, NodeStatus, REQUEST_BYTES_MAX, RangeFootprint,
-    Request, WriteRequest, check_greeting, receive_within, send,
+    Answer, Entry, Footprint, GREETING, HEADER_BYTES, Holding, Introduction, NodeStatus, REQUEST_BYTES_MAX,
+    RangeFootprint, Request, WriteRequest, check_greeting, decode, encode, length_within,
 };
 use crate::order;
 use crate::peers;
@@ -14,121 +14,168 @@ use crate::session::{Local, ROWS, Stop, USUAL_RECORD_BYTES_MAX};
 use crate::transaction::{Found, RANGE_KEYS_MAX, Range, Transaction};
 use highwire_txn::{Configuration, NodeId, Replica};
 use std::cell::Cell as Flag;
-use std::io::{self, BufReader, BufWriter, Read as _};
+use std::io;
 use std::net::TcpListener;
-use std::sync::Arc;
 
+mod io_loop;
 mod keeper;
 mod pace;
 mod room;
 
-pub(crate) use keeper::{Ended, Guest, Keeper, Visit, part, serve};
-pub(crate) use pace::{Inlet, Outlet};
+pub(crate) use io_loop::start as io_loop;
+pub(crate) use keeper::{Ended, Guest, Keeper, Visit, serve};
+pub(crate) use pace::PacedStream;
 pub(crate) use room::{ANSWER_BYTES_MAX, Room};
 
 /// Lets clients in from now on.
 pub(crate) fn open(listener: TcpListener, store: &Store) -> io::Result<()> {
-    let (keeper, store) = (Arc::clone(&store.keeper), store.clone());
-    serve(listener, "door", &keeper, move |guest| {
-        // A broken conversation concerns only the client, which notices it.
-        let _ = Conversation::of(&guest, &store).and_then(|conversation| conversation.run(guest));
+    let of = store.clone();
+    serve(listener, "door", &store.keeper, &store.io, move |guest| {
+        let conversation = Conversation { store: of.clone(), guest, bytes: Vec::new() };
+        conversation.run()
     })
 }
 
 /// A conversation with a client or another node.
-struct Conversation<'a> {
-    store: &'a Store,
-    reader: BufReader<Inlet>,
-    writer: BufWriter<Outlet>,
+struct Conversation {
+    store: Store,
+    guest: Guest,
+    /// What was received of the next messages.
+    bytes: Vec<u8>,
 }
 
-impl<'a> Conversation<'a> {
-    fn of(guest: &Guest, store: &'a Store) -> io::Result<Conversation<'a>> {
-        let patience = guest.patience();
-        let reader = BufReader::new(Inlet::new(guest.stream.try_clone()?, patience));
-        let writer = BufWriter::with_capacity(64 << 10, Outlet::new(guest.stream.try_clone()?, patience)?);
-        Ok(Conversation { store, reader, writer })
-    }
-
-    fn run(mut self, guest: Guest) -> io::Result<()> {
+impl Conversation {
+    async fn run(mut self) {
+        // A broken conversation concerns only the client, which notices it.
+        let result = self.converse().await;
         let keeper = &self.store.keeper;
-        let result = self.converse(&guest);
         match &result {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => drop(keeper.count(Ended::Protocol)),
-            _ if guest.refused.is_none() => {
-                keeper.count_too_long(self.reader.get_ref().ended.or(self.writer.get_ref().ended));
-            }
+            _ if self.guest.refused.is_none() => keeper.count_too_long(self.guest.stream.ended),
             _ => {}
         }
-        if guest.refused.is_some() {
-            part(guest.stream.try_clone()?);
+        if self.guest.refused.is_some() {
+            self.guest.part().await;
         }
-        result
     }
 
-    fn converse(&mut self, guest: &Guest) -> io::Result<()> {
-        let store = self.store;
-        self.reader.get_mut().begin();
-        let mut greeting = [0; GREETING.len()];
-        self.reader.read_exact(&mut greeting)?;
-        if let Err(why) = check_greeting(greeting) {
+    /// Waits until so many bytes have come, for which `take` finds room.
+    async fn fill(
+        &mut self,
+        length: usize,
+        mut take: impl FnMut(usize) -> Result<(), StoreError>,
+    ) -> io::Result<Result<(), StoreError>> {
+        let mut counted = 0;
+        loop {
+            let there = self.bytes.len().min(length);
+            if let Err(error) = take(there - counted) {
+                return Ok(Err(error));
+            }
+            if there == length {
+                return Ok(Ok(()));
+            }
+            counted = there;
+            let bytes = &mut self.bytes;
+            if self.guest.stream.read(|more| bytes.extend_from_slice(more)).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    /// Takes the first bytes, which have come.
+    fn take<const LENGTH: usize>(&mut self) -> [u8; LENGTH] {
+        let taken = self.bytes[..LENGTH].try_into().expect("they have come");
+        self.bytes.drain(..LENGTH);
+        taken
+    }
+
+    /// The next request; or, as the result, why it was not read to its end.
+    async fn receive(&mut self, room: &mut Room) -> io::Result<Result<Request, StoreError>> {
+        // The first bytes of a length need no room.
+        let _ = self.fill(HEADER_BYTES, |_| Ok(())).await?;
+        let length = match length_within(self.take(), REQUEST_BYTES_MAX) {
+            Ok(length) => length,
+            Err(error) => return Ok(Err(error)),
+        };
+        if let Err(error) = self.fill(length, |more| room.take(more)).await? {
+            return Ok(Err(error));
+        }
+        let request = decode(&self.bytes[..length]);
+        match self.bytes.len() {
+            all if all == length => self.bytes = Vec::new(),
+            _ => drop(self.bytes.drain(..length)),
+        }
+        Ok(Ok(request?))
+    }
+
+    async fn send(&mut self, answer: Answer) -> io::Result<()> {
+        let bytes = encode(&answer)?;
+        // It is there once, however long the client takes to read it.
+        drop(answer);
+        self.guest.stream.write(&bytes).await
+    }
+
+    async fn converse(&mut self) -> io::Result<()> {
+        self.guest.stream.begin();
+        let _ = self.fill(GREETING.len(), |_| Ok(())).await?;
+        if let Err(why) = check_greeting(self.take()) {
             if let Some(why) = why {
-                send(&mut self.writer, &Answer::Failed(why))?;
-                part(guest.stream.try_clone()?);
+                self.send(Answer::Failed(why)).await?;
+                self.guest.part().await;
             }
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let mut backup = Backup { store, token: None };
-        let mut refused = guest.refused.clone();
+        let mut backup = Backup { store: self.store.clone(), token: None };
+        let mut refused = self.guest.refused.clone();
         loop {
-            match self.reader.buffer().is_empty() {
-                true => self.reader.get_mut().rest(),
-                false => self.reader.get_mut().begin(),
+            match self.bytes.is_empty() {
+                true => self.guest.stream.rest(),
+                false => self.guest.stream.begin(),
             }
-            let mut room = Room::new(&store.keeper.total, REQUEST_BYTES_MAX);
-            let request = receive_within(&mut self.reader, REQUEST_BYTES_MAX, |bytes| room.take(bytes))?;
-            let request = match request {
+            let mut room = Room::new(&self.store.keeper.total, REQUEST_BYTES_MAX);
+            let request = match self.receive(&mut room).await? {
                 Ok(request) => request,
                 Err(error) => {
-                    send(&mut self.writer, &Answer::Failed(error))?;
+                    self.send(Answer::Failed(error)).await?;
                     // The request was not read to its end.
-                    part(guest.stream.try_clone()?);
+                    self.guest.part().await;
                     return Ok(());
                 }
             };
             if let Some(why) = refused.take_if(|_| !matches!(request, Request::Meet(_))) {
-                return send(&mut self.writer, &Answer::Refused { why });
+                return self.send(Answer::Refused { why }).await;
             }
             if let Request::Backup { token, .. } = request
                 && backup.token != Some(token)
             {
                 // The one before ends.
-                backup = Backup { store, token: Some(token) };
+                backup = Backup { store: self.store.clone(), token: Some(token) };
             }
-            let (answer, held) = answer(request, store);
+            let (answer, held) = answer(request, &self.store).await;
             drop(room);
             if matches!(answer, Answer::Met { .. }) {
                 // Nodes say nothing more to each other here, and the end of the conversation tells that one has ended. So nodes
                 // come in even when clients are too many.
                 refused = None;
-                self.reader.get_mut().may_be_idle();
+                self.guest.stream.may_be_idle();
             }
-            send(&mut self.writer, &answer)?;
+            let is_over = answer == Answer::Stopping;
+            self.send(answer).await?;
             drop(held);
-            if answer == Answer::Stopping {
-                store.stop();
+            if is_over {
+                self.store.stop();
             }
         }
     }
 }
 
 /// The backup that a conversation takes, which ends with it.
-struct Backup<'a> {
-    store: &'a Store,
+struct Backup {
+    store: Store,
     token: Option<u64>,
 }
 
-impl Drop for Backup<'_> {
+impl Drop for Backup {
     fn drop(&mut self) {
         if let Some(token) = self.token {
             // A node that does not run any more has forgotten it.
@@ -138,32 +185,42 @@ impl Drop for Backup<'_> {
 }
 
 /// The answer, and the room that it takes until it is sent.
-fn answer(request: Request, store: &Store) -> (Answer, Option<Room>) {
+async fn answer(request: Request, store: &Store) -> (Answer, Option<Room>) {
     if let Err(error) = request.check() {
         return (Answer::Failed(error), None);
     }
     let mut room = Room::new(&store.keeper.total, ANSWER_BYTES_MAX);
     let read = match request {
-        Request::Get { keys } => store.run(|local| async move { (get(local, keys, &mut room).await, room) }),
+        Request::Get { keys } => {
+            store.ask(|local| async move { (get(local, keys, &mut room).await, room) }).await
+        }
         Request::Scan { table, prefix, is_alone } => {
             let (of, begin) = (table.clone(), prefix.clone());
             let attempts =
                 if is_alone { (scan::ATTEMPTS, scan::ATTEMPTS_NS) } else { (u32::MAX, PATIENCE_NS) };
-            let read = store.run(move |local| async move {
+            let read = store.ask(move |local| async move {
                 (scan(local, attempts, table, prefix, &mut room).await, room)
             });
-            match read {
+            match read.await {
                 Ok((Err(StoreError::Conflict | StoreError::Unavailable(_)), mut room)) if is_alone => {
-                    let entries = scan::entries(store, &of, &begin, &mut room);
-                    let answer = |entries| Answer::Scanned { entries, seen: Footprint::default() };
-                    Ok((entries.map(answer), room))
+                    let store = store.clone();
+                    store
+                        .block(move |store| {
+                            let entries = scan::entries(store, &of, &begin, &mut room);
+                            let answer = |entries| Answer::Scanned { entries, seen: Footprint::default() };
+                            (entries.map(answer), room)
+                        })
+                        .await
                 }
                 read => read,
             }
         }
-        Request::Range { table, from, to, limit } => store
-            .run(move |local| async move { (range(local, table, from, to, limit, &mut room).await, room) }),
-        request => return (answer_shortly(request, store), None),
+        Request::Range { table, from, to, limit } => {
+            let range =
+                move |local| async move { (range(local, table, from, to, limit, &mut room).await, room) };
+            store.ask(range).await
+        }
+        request => return (answer_shortly(request, store).await, None),
     };
     match read {
         Ok((result, room)) => (result.unwrap_or_else(Answer::Failed), Some(room)),
@@ -171,45 +228,47 @@ fn answer(request: Request, store: &Store) -> (Answer, Option<Room>) {
     }
 }
 
-fn answer_shortly(request: Request, store: &Store) -> Answer {
+async fn answer_shortly(request: Request, store: &Store) -> Answer {
     let result = match request {
         Request::Get { .. } | Request::Scan { .. } | Request::Range { .. } => {
             Err(StoreError::invalid("this answer may be long"))
         }
         Request::Commit { seen, writes } => {
-            store.run(|local| commit(local, seen, writes)).and_then(|result| result)
+            store.ask(|local| commit(local, seen, writes)).await.and_then(|result| result)
         }
         Request::Status => Ok(Answer::Status(Box::new(match store.waits_for() {
             Some(what) => starting(store, what),
-            None => match store.run(|local| async move { status(&local) }) {
+            None => match store.ask(|local| async move { status(&local) }).await {
                 Ok(status) => status,
                 Err(error) => starting(store, error.to_string()),
             },
         }))),
-        Request::Locate { keys } => store.run(|local| async move { locate(&local, &keys) }),
+        Request::Locate { keys } => store.ask(|local| async move { locate(&local, &keys) }).await,
         Request::Milestones => {
-            store.run(|local| async move { Answer::Milestones(local.shared.milestones.borrow().list()) })
+            let list = |local: Local| async move { local.shared.milestones.borrow().list() };
+            store.ask(list).await.map(Answer::Milestones)
         }
-        Request::Meet(other) => meet(other, store),
-        Request::Leave => store.run(|local| async move { leave(&local) }).and_then(|result| result),
+        Request::Meet(other) => meet(other, store).await,
+        Request::Leave => store.ask(|local| async move { leave(&local) }).await.and_then(|result| result),
         Request::Stop => Ok(Answer::Stopping),
         Request::Doors => Ok(Answer::Doors(store.doors())),
         Request::Backup { token, step, of } => store
-            .run(move |local| local.back_up(token, step, of))
+            .ask(move |local| local.back_up(token, step, of))
+            .await
             .and_then(|result| result)
             .map(Answer::Backup),
         Request::Restore { note, from, to, cells } => {
-            store.run(|local| restore(local, note, from, to, cells)).and_then(|result| result)
+            store.ask(|local| restore(local, note, from, to, cells)).await.and_then(|result| result)
         }
         Request::Sweep { table, low, high, most } => {
-            store.run(move |local| sweep(local, table, (low, high), most)).and_then(|result| result)
+            store.ask(move |local| sweep(local, table, (low, high), most)).await.and_then(|result| result)
         }
     };
     result.unwrap_or_else(Answer::Failed)
 }
 
 /// Another node introduces itself. It gets this node's own introduction only if both can be nodes of one cluster.
-fn meet(other: Introduction, store: &Store) -> Result<Answer, StoreError> {
+async fn meet(other: Introduction, store: &Store) -> Result<Answer, StoreError> {
     let own = &store.introduction;
     if other.node == own.node {
         return Err(taken(own.node, &own.door));
@@ -217,7 +276,8 @@ fn meet(other: Introduction, store: &Store) -> Result<Answer, StoreError> {
     peers::check_shape(&other, own, store.waits_for().is_some())?;
     let known = store.doors().into_iter().find(|known| known.0 == other.node);
     if let Some((node, door)) = known.filter(|known| known.1 != other.door)
-        && store.run(move |local| async move { local.shared.node.borrow().hears(NodeId(node)) }) == Ok(true)
+        && store.ask(move |local| async move { local.shared.node.borrow().hears(NodeId(node)) }).await
+            == Ok(true)
     {
         return Err(taken(node, &door));
     }

@@ -28,6 +28,8 @@ use std::pin::Pin;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 /// A job that a thread of the node's process sends to the node's thread.
 type Job = Box<dyn FnOnce(Local) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
@@ -89,6 +91,8 @@ pub struct Store {
     end: Arc<Mutex<End>>,
     /// Who is let in at the node's doors.
     pub(crate) keeper: Arc<Keeper>,
+    /// The loop that serves them.
+    pub(crate) io: Handle,
 }
 
 /// Why a node has ended, if not because it was told to.
@@ -163,6 +167,34 @@ impl Store {
         self.command(Command::Stop);
     }
 
+    /// Runs a job on the node's thread and waits for its result, for tasks of the I/O loop.
+    ///
+    /// # Errors
+    /// The node is still starting, or ends before the job does.
+    pub(crate) async fn ask<T, F, W>(&self, job: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Local) -> W + Send + 'static,
+        W: Future<Output = T> + 'static,
+    {
+        let (answer, result) = oneshot::channel();
+        self.send(job, move |value| drop(answer.send(value)))?;
+        result.await.map_err(|_| StoreError::Unknown("the node has ended".into()))
+    }
+
+    /// Runs what blocks on a thread of its own, for tasks of the I/O loop.
+    ///
+    /// # Errors
+    /// The node ends before.
+    pub(crate) async fn block<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Store) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let store = self.clone();
+        let result = self.io.spawn_blocking(move || work(&store)).await;
+        result.map_err(|_| StoreError::Unknown("the node has ended".into()))
+    }
+
     /// Runs a job on the node's thread and waits for its result.
     ///
     /// # Errors
@@ -186,18 +218,27 @@ impl Store {
         F: FnOnce(Local) -> W + Send + 'static,
         W: Future<Output = T> + 'static,
     {
+        let (answer, result): (SyncSender<T>, _) = mpsc::sync_channel(1);
+        self.send(job, move |value| drop(answer.send(value)))?;
+        Ok(result)
+    }
+
+    /// Sends a job to the node's thread; `answer` gets its result there, unless the node ends before.
+    fn send<T, F, W>(&self, job: F, answer: impl FnOnce(T) + Send + 'static) -> Result<(), StoreError>
+    where
+        T: 'static,
+        F: FnOnce(Local) -> W + Send + 'static,
+        W: Future<Output = T> + 'static,
+    {
         if let Some(what) = self.waits_for() {
             return Err(StoreError::Unavailable(what));
         }
-        let (answer, result): (SyncSender<T>, _) = mpsc::sync_channel(1);
+        // The answer is for nobody if who has asked is gone.
         let job = move |local: Local| -> Pin<Box<dyn Future<Output = ()>>> {
-            Box::pin(async move {
-                // No thread waits if the caller's is gone.
-                let _ = answer.send(job(local).await);
-            })
+            Box::pin(async move { answer(job(local).await) })
         };
         self.command(Command::Run(Box::new(job)));
-        Ok(result)
+        Ok(())
     }
 }
 
@@ -255,11 +296,13 @@ impl Engine {
         // wake up to find that out.
         let engine = highwire_host::Engine::Inline;
         let device = DeviceConfig { address: own.address, link, engine, ..DeviceConfig::default() };
+        let (io, doors_open) = door::io_loop(id).map_err(|error| failed("the doors' I/O loop", error))?;
         let work = move || match open(&device, id, secret) {
             Ok((device, rpc)) => {
                 let _ = started.send(Ok((rpc.bell(), rpc.address().to_string())));
                 starter.run(rpc);
-                drop(device);
+                // The doors close with their node.
+                drop((device, doors_open));
             }
             Err(error) => {
                 let _ = started.send(Err(error));
@@ -272,7 +315,7 @@ impl Engine {
         let doors = config.nodes.iter().map(|node| (node.id, node.door.clone())).collect();
         let doors = Arc::new(Mutex::new(doors));
         let keeper = Arc::new(Keeper::new(config.doors));
-        let store = Store { commands, bell, introduction, waits_for, doors, end, keeper };
+        let store = Store { commands, bell, introduction, waits_for, doors, end, keeper, io };
         peers::introduce(&store, config).map_err(|error| failed("a thread", error))?;
         door::open(listener, &store).map_err(|error| failed("a thread", error))?;
         Ok(Engine { store, thread: Some(thread) })

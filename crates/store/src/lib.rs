@@ -1,6 +1,7 @@
 //! The transactional store as a product: `txn`'s nodes over `host`'s RPCs, and the doors for programs.
 //!
 //! ```text
+//!                  I/O loop, one thread
 //!   Client (TCP) ──▶ door ─┐  jobs   ┌──────────── one thread ────────────┐
 //!   Redis clients ─▶ resp ─┼───────▶ │ Session, Transaction ─▶ txn::Node  │ ◀─ clock
 //!   this process ──────────┘         │             carrier ─▶ host::rpc   │ ◀─▶ other nodes

@@ -39,8 +39,8 @@ pub(crate) const KEYS_MAX: usize = 1 << 14;
 const ITEMS_MAX: usize = 1 << 16;
 /// The most rows that a transaction shows to have read.
 const ROWS_MAX: usize = 1 << 20;
-/// A message is read in pieces of so many bytes.
-const PIECE_BYTES: usize = 64 << 10;
+/// A message's length, in front of it.
+pub(crate) const HEADER_BYTES: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Request {
@@ -350,73 +350,52 @@ pub struct Holding {
 }
 
 /// Sends a message, without a second copy of it in memory: `stream` gathers what is short.
-pub(crate) fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+/// A message's bytes, with their length in front.
+pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let length = postcard::serialize_with_flavor(message, Size::default()).map_err(io::Error::other)?;
     if length > MESSAGE_BYTES_MAX {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the message is too long"));
     }
-    stream.write_all(&(length as u32).to_be_bytes())?;
-    // The encoding's error hides the stream's, which may be worth knowing.
-    let mut stream = Noting { stream, error: None };
-    let written = postcard::to_io(message, &mut stream).map(drop);
-    written.map_err(|error| stream.error.take().unwrap_or_else(|| io::Error::other(error)))?;
-    stream.stream.flush()
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + length);
+    bytes.extend_from_slice(&(length as u32).to_be_bytes());
+    postcard::to_extend(message, bytes).map_err(io::Error::other)
 }
 
-struct Noting<'a, W> {
-    stream: &'a mut W,
-    error: Option<io::Error>,
+/// The message of these bytes, which are all of it but its length.
+pub(crate) fn decode<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
+    match postcard::take_from_bytes(body) {
+        Ok((message, [])) => Ok(message),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the message is none of this protocol")),
+    }
 }
 
-impl<W: Write> Write for Noting<'_, W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.write(bytes).inspect_err(|error| self.error = Some(error.kind().into()))
+/// The length of a message's body, which is at most `most`.
+pub(crate) fn length_within(header: [u8; HEADER_BYTES], most: usize) -> Result<usize, StoreError> {
+    let length = u32::from_be_bytes(header) as usize;
+    if length > most {
+        return Err(StoreError::invalid(format!(
+            "the message has {length} bytes; at most {most} are possible"
+        )));
     }
+    Ok(length)
+}
 
-    fn flush(&mut self) -> io::Result<()> {
-        // The message's end is followed by the stream's own flush.
-        Ok(())
-    }
+pub(crate) fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    stream.write_all(&encode(message)?)?;
+    stream.flush()
 }
 
 pub(crate) fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<T> {
-    let received = receive_within(stream, MESSAGE_BYTES_MAX, |_| Ok(()))?;
-    received.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
-}
-
-/// Receives a message of at most `most` bytes, for each piece of which `take` finds room.
-///
-/// # Errors
-/// The stream's; or, as the result, why the message was not read to its end.
-pub(crate) fn receive_within<T: DeserializeOwned>(
-    stream: &mut impl Read,
-    most: usize,
-    mut take: impl FnMut(usize) -> Result<(), StoreError>,
-) -> io::Result<Result<T, StoreError>> {
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let length = u32::from_be_bytes(length) as usize;
-    if length > most {
-        return Ok(Err(StoreError::invalid(format!(
-            "the message has {length} bytes; at most {most} are possible"
-        ))));
-    }
+    let mut header = [0; HEADER_BYTES];
+    stream.read_exact(&mut header)?;
+    let length = length_within(header, MESSAGE_BYTES_MAX)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
     // Memory grows only with the bytes that have really come.
     let mut body = Vec::new();
-    while body.len() < length {
-        let piece = PIECE_BYTES.min(length - body.len());
-        if let Err(error) = take(piece) {
-            return Ok(Err(error));
-        }
-        let taken = stream.by_ref().take(piece as u64).read_to_end(&mut body)?;
-        if taken < piece {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
+    if stream.by_ref().take(length as u64).read_to_end(&mut body)? < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    match postcard::take_from_bytes(&body) {
-        Ok((message, [])) => Ok(Ok(message)),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the message is none of this protocol")),
-    }
+    decode(&body)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! ends. A node that is still starting, or that was removed, answers too: an alarm wants to know that it is
 //! not open.
 
-use crate::door::{self, Ended, Guest, Inlet, Keeper, Outlet, part};
+use crate::door::{self, Ended, Guest, Keeper, PacedStream};
 use crate::engine::Store;
 use crate::session::{Local, Outcomes};
 use highwire_txn::Usage;
@@ -15,7 +15,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 
@@ -201,15 +201,12 @@ impl Store {
     /// The address cannot be bound.
     pub fn open_metrics(&self, address: &str) -> io::Result<()> {
         let listener = TcpListener::bind(address)?;
-        let (keeper, store) = (Arc::clone(&self.keeper), self.clone());
-        door::serve(listener, "metrics", &keeper, move |guest| {
-            // A broken conversation concerns only the scraper.
-            let _ = converse(&guest, &store);
-        })
+        let store = self.clone();
+        door::serve(listener, "metrics", &self.keeper, &self.io, move |guest| converse(guest, store.clone()))
     }
 
-    fn scrape(&self) -> Result<String, fmt::Error> {
-        let snapshot = self.run(|local| async move { Snapshot::of(&local) }).ok();
+    async fn scrape(&self) -> Result<String, fmt::Error> {
+        let snapshot = self.ask(|local| async move { Snapshot::of(&local) }).await.ok();
         let mut registry = Registry::with_prefix("highwire_store");
         registry.register_collector(Box::new(Scrape {
             node: self.introduction.node,
@@ -222,26 +219,24 @@ impl Store {
     }
 }
 
-fn converse(guest: &Guest, store: &Store) -> io::Result<()> {
-    let patience = guest.patience();
-    let mut inlet = Inlet::new(guest.stream.try_clone()?, patience);
-    let mut outlet = Outlet::new(guest.stream.try_clone()?, patience)?;
-    inlet.begin();
-    let result = answer(guest, store, &mut inlet, &mut outlet);
+async fn converse(mut guest: Guest, store: Store) {
+    guest.stream.begin();
+    // A broken conversation concerns only the scraper.
+    let result = answer(&mut guest, &store).await;
     if guest.refused.is_none() {
-        store.keeper.count_too_long(inlet.ended.or(outlet.ended));
+        store.keeper.count_too_long(guest.stream.ended);
     }
-    result?;
-    part(guest.stream.try_clone()?);
-    Ok(())
+    if result.is_ok() {
+        guest.part().await;
+    }
 }
 
-fn answer(guest: &Guest, store: &Store, inlet: &mut Inlet, outlet: &mut Outlet) -> io::Result<()> {
-    let (status, body) = match asked(inlet, guest.visit.local.ip())? {
+async fn answer(guest: &mut Guest, store: &Store) -> io::Result<()> {
+    let (status, body) = match asked(&mut guest.stream, guest.visit.local.ip()).await? {
         _ if guest.refused.is_some() => {
             ("503 Service Unavailable", format!("{}\n", guest.refused.as_deref().unwrap_or_default()))
         }
-        Asked::Metrics => match store.scrape() {
+        Asked::Metrics => match store.scrape().await {
             Ok(page) => ("200 OK", page),
             Err(_) => ("500 Internal Server Error", "the metrics cannot be written\n".into()),
         },
@@ -263,8 +258,7 @@ fn answer(guest: &Guest, store: &Store, inlet: &mut Inlet, outlet: &mut Outlet) 
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{allow}Connection: close\r\n\r\n"
     );
-    outlet.write_all(head.as_bytes())?;
-    outlet.write_all(body.as_bytes())
+    guest.stream.write([head, body].concat().as_bytes()).await
 }
 
 /// Whether a request that came to this address may name that host. A web page can make a browser resolve the page's own name as a
@@ -290,31 +284,35 @@ enum Asked {
     Nonsense,
 }
 
-fn asked(stream: &mut impl io::Read, address: IpAddr) -> io::Result<Asked> {
+async fn asked(stream: &mut PacedStream, address: IpAddr) -> io::Result<Asked> {
     let mut head = Vec::new();
-    let mut portion = [0; 1024];
     loop {
-        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-        let mut request = httparse::Request::new(&mut headers);
-        match request.parse(&head) {
-            Ok(httparse::Status::Complete(_)) => {
-                let path = request.path.unwrap_or_default();
-                let mut hosts =
-                    request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host"));
-                return Ok(match request.method {
-                    _ if !hosts.all(|header| is_own(header.value, address)) => Asked::OtherHost,
-                    Some("GET") if path.split('?').next() == Some("/metrics") => Asked::Metrics,
-                    Some("GET") => Asked::Other,
-                    _ => Asked::OtherMethod,
-                });
-            }
-            Ok(httparse::Status::Partial) if head.len() < HEAD_BYTES_MAX => {}
-            _ => return Ok(Asked::Nonsense),
+        if let Some(asked) = understand(&head, address) {
+            return Ok(asked);
         }
-        match stream.read(&mut portion)? {
-            0 => return Ok(Asked::Nonsense),
-            length => head.extend_from_slice(&portion[..length]),
+        if stream.read(|more| head.extend_from_slice(more)).await? == 0 {
+            return Ok(Asked::Nonsense);
         }
+    }
+}
+
+/// What a request asks; `None` if it has not come to its end.
+fn understand(head: &[u8], address: IpAddr) -> Option<Asked> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(head) {
+        Ok(httparse::Status::Complete(_)) => {
+            let path = request.path.unwrap_or_default();
+            let mut hosts = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host"));
+            Some(match request.method {
+                _ if !hosts.all(|header| is_own(header.value, address)) => Asked::OtherHost,
+                Some("GET") if path.split('?').next() == Some("/metrics") => Asked::Metrics,
+                Some("GET") => Asked::Other,
+                _ => Asked::OtherMethod,
+            })
+        }
+        Ok(httparse::Status::Partial) if head.len() < HEAD_BYTES_MAX => None,
+        _ => Some(Asked::Nonsense),
     }
 }
 
@@ -325,15 +323,15 @@ mod tests {
 
     #[test]
     fn a_request_is_understood_or_refused() {
+        let local = IpAddr::from([127, 0, 0, 1]);
         let check = |text: &str, expected| {
-            let local = IpAddr::from([127, 0, 0, 1]);
-            assert_eq!(asked(&mut text.as_bytes(), local).expect("memory"), expected, "{text}")
+            assert_eq!(understand(text.as_bytes(), local), Some(expected), "{text}");
         };
         check("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", Asked::Metrics);
         check("GET /metrics?name=x HTTP/1.0\r\n\r\n", Asked::Metrics);
         check("GET / HTTP/1.1\r\n\r\n", Asked::Other);
         check("POST /metrics HTTP/1.1\r\n\r\n", Asked::OtherMethod);
-        check("GET /metrics HTTP/1.1\r\nHost: x\r\n", Asked::Nonsense);
+        assert_eq!(understand(b"GET /metrics HTTP/1.1\r\nHost: x\r\n", local), None, "it is not complete");
         check("hello\r\n\r\n", Asked::Nonsense);
         check(&format!("GET /metrics HTTP/1.1\r\nX: {}", "x".repeat(20_000)), Asked::Nonsense);
         let mut rng = Rng::new(1);
@@ -341,7 +339,7 @@ mod tests {
             let mut bytes = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".to_vec();
             let at = rng.below(bytes.len() as u64) as usize;
             bytes[at] = rng.next_u32() as u8;
-            let _ = asked(&mut &bytes[..], IpAddr::from([127, 0, 0, 1]));
+            let _ = understand(&bytes, local);
         }
     }
 

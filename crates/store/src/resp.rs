@@ -1,6 +1,6 @@
 //! The Redis door: strings, hashes and transactions of Redis's protocol, over this store, for every Redis client.
 //!
-//! Each command is a transaction. `WATCH` reads, and its reads are the read set that `EXEC` demands; `EXEC`
+//! Each command is a transaction, or a part of one with those that arrive at the same time (`turns`). `WATCH` reads, and its reads are the read set that `EXEC` demands; `EXEC`
 //! is the commit. An unsupported command gets an error that says so, and never a result that is merely close.
 //! All keys lie in the table `redis`.
 //!
@@ -19,6 +19,7 @@ mod reply;
 mod scans;
 mod server;
 mod session;
+mod turns;
 
 use crate::door::{self, Room};
 use crate::engine::{PATIENCE_NS, Store};
@@ -31,6 +32,7 @@ use reply::Reply;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
+use turns::Turns;
 
 /// Where the keys are.
 const TABLE: &[u8] = b"redis";
@@ -48,8 +50,10 @@ impl Store {
     /// The address cannot be bound.
     pub fn open_resp(&self, address: &str) -> io::Result<()> {
         let listener = TcpListener::bind(address)?;
-        let (store, keeper) = (self.clone(), Arc::clone(&self.keeper));
-        door::serve(listener, "resp", &keeper, move |guest| session::run(&store, guest))
+        let (store, turns) = (self.clone(), Turns::start(self));
+        door::serve(listener, "resp", &self.keeper, &self.io, move |guest| {
+            session::run(store.clone(), Arc::clone(&turns), guest)
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 //! transaction can demand that rows read earlier, by this node or another, are unchanged
 //! ([`Transaction::demand`]): clients' transactions and Redis's WATCH commit that way.
 
+use crate::engine::PATIENCE_NS;
 use crate::error::StoreError;
 use crate::message::Footprint;
 use crate::order::is_ordered;
@@ -130,9 +131,7 @@ impl Local {
             };
             let stop = match self.until(deadline, once).await {
                 Some(Ok(value)) => {
-                    let mut outcomes = self.shared.outcomes.borrow_mut();
-                    outcomes.committed += 1;
-                    outcomes.latencies.record(self.shared.clock.now_ns() - began);
+                    self.count_committed(1, began);
                     return Ok(value);
                 }
                 Some(Err(stop)) => stop,
@@ -187,8 +186,60 @@ impl Local {
         Err(StoreError::Conflict)
     }
 
+    /// Notes transactions that have committed, and how long each took.
+    pub(crate) fn count_committed(&self, count: u64, began_ns: u64) {
+        let mut outcomes = self.shared.outcomes.borrow_mut();
+        outcomes.committed += count;
+        let took_ns = self.shared.clock.now_ns().saturating_sub(began_ns);
+        (0..count).for_each(|_| outcomes.latencies.record(took_ns));
+    }
+
+    /// One attempt at a transaction that is made of several, which can run alone as well. `None`: it has done nothing, for whatever reason, or
+    /// had not read and locked all after `prepare_ns`.
+    ///
+    /// # Errors
+    /// Whether it has committed is not known.
+    pub(crate) async fn attempt<T>(
+        &self,
+        prepare_ns: u64,
+        body: impl AsyncFnOnce(&mut Transaction) -> Result<T, Stop>,
+    ) -> Option<Result<T, StoreError>> {
+        let began = self.shared.clock.now_ns();
+        let prepared = async {
+            let session = self.begin().await?;
+            let mut transaction = Transaction::new(session, 1);
+            let value = body(&mut transaction).await?;
+            if !transaction.lock().await? {
+                transaction.session.commit_reads().await?;
+                return Ok((value, None));
+            }
+            self.pass_freeze().await;
+            Ok((value, Some(transaction.session)))
+        };
+        let (value, session) = match self.until(began + prepare_ns, prepared).await? {
+            Ok(prepared) => prepared,
+            Err(stop) => {
+                let is_conflict = matches!(stop, Stop::Conflict);
+                self.shared.outcomes.borrow_mut().conflicts += u64::from(is_conflict);
+                return None;
+            }
+        };
+        let Some(session) = session else { return Some(Ok(value)) };
+        let unknown = match self.until(began + PATIENCE_NS, session.commit()).await {
+            Some(Ok(())) => return Some(Ok(value)),
+            Some(Err(Stop::Error(error @ StoreError::Unknown(_)))) => error,
+            Some(Err(stop)) => {
+                self.shared.outcomes.borrow_mut().conflicts += u64::from(matches!(stop, Stop::Conflict));
+                return None;
+            }
+            None => StoreError::Unknown(self.why_unavailable()),
+        };
+        self.shared.outcomes.borrow_mut().unknown += 1;
+        Some(Err(unknown))
+    }
+
     /// The future's result, or `None` if the deadline passes before.
-    async fn until<T>(&self, deadline_ns: u64, work: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn until<T>(&self, deadline_ns: u64, work: impl Future<Output = T>) -> Option<T> {
         let left = deadline_ns.saturating_sub(self.shared.clock.now_ns());
         let mut work = pin!(work);
         let mut over = pin!(self.sleep_ns(left));

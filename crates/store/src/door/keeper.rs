@@ -1,21 +1,25 @@
 //! Who is let in at a node's doors: at most so many connections, and at most so many of one address. Who is not let in is told so.
 //!
-//! A connection is a thread, which may wait for its client: so a silent client delays no other. Those that are too many get a
-//! thread as well, for the moment in which they are told, and only some at a time.
+//! A connection is a task of the node's I/O loop, and a silent client delays no other. Those that are too many get a
+//! task as well, for the moment in which they are told, and only some at a time.
 
-use super::pace::{Patience, TooLong};
+use super::pace::{PacedStream, Patience, TooLong};
 use super::room::Total;
 use crate::config::DoorLimits;
-use crate::engine::named;
 use std::collections::{BTreeMap, HashMap};
-use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
 
 /// Connections that are told at a time that they are too many.
 const REFUSALS_MAX: usize = 64;
+/// The pause after a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// How long one of them may take to hear it.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
 /// What is read of a connection that ends, so that its end does not overtake the last words to it.
@@ -135,8 +139,9 @@ impl Keeper {
 }
 
 /// A connection that was accepted.
+#[derive(Debug)]
 pub(crate) struct Guest {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: PacedStream,
     pub(crate) visit: Arc<Visit>,
     /// Why it cannot stay.
     pub(crate) refused: Option<String>,
@@ -145,11 +150,9 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    pub(crate) fn patience(&self) -> Patience {
-        match self.refused {
-            Some(_) => Patience { idle: Some(REFUSAL_PATIENCE), slow: REFUSAL_PATIENCE },
-            None => self.keeper.patience(),
-        }
+    /// Ends the conversation; the other side can read the last words.
+    pub(crate) async fn part(&mut self) {
+        self.stream.part(REFUSAL_PATIENCE, DRAIN_BYTES_MAX).await;
     }
 }
 
@@ -159,57 +162,61 @@ impl Drop for Guest {
     }
 }
 
-/// Accepts connections for ever, each in a thread of its own.
-pub(crate) fn serve(
+/// Accepts connections for ever, and serves each by a task of the node's I/O loop.
+pub(crate) fn serve<W>(
     listener: TcpListener,
     name: &'static str,
     keeper: &Arc<Keeper>,
-    converse: impl Fn(Guest) + Send + Sync + 'static,
-) -> io::Result<()> {
-    let (converse, keeper, places) = (Arc::new(converse), Arc::clone(keeper), Arc::<Places>::default());
-    let work = move || {
-        for stream in listener.incoming() {
-            let Ok(stream) = stream else {
+    io: &Handle,
+    converse: impl Fn(Guest) -> W + Send + 'static,
+) -> io::Result<()>
+where
+    W: Future<Output = ()> + Send + 'static,
+{
+    listener.set_nonblocking(true)?;
+    let entered = io.enter();
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    drop(entered);
+    let (keeper, places) = (Arc::clone(keeper), Arc::<Places>::default());
+    io.spawn(async move {
+        loop {
+            let Ok((stream, address)) = listener.accept().await else {
                 // Perhaps descriptors have run out: other conversations will end.
-                std::thread::sleep(Duration::from_millis(10));
+                tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let Ok(address) = stream.peer_addr() else { continue };
-            let (place, refused) = match places.take(address.ip(), &keeper.limits) {
-                Ok(place) => (place, None),
-                Err((ended, why)) => {
-                    keeper.count(ended);
-                    // The others of a crowd are not told.
-                    let Some(place) = places.refuse() else { continue };
-                    (place, Some(why))
-                }
-            };
-            let _ = stream.set_nodelay(true);
-            let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
-            let Ok(visit) = keeper.enter(name, &stream) else { continue };
-            let guest = Guest { stream, visit, refused, keeper: Arc::clone(&keeper), _place: place };
-            let converse = Arc::clone(&converse);
-            // Without a thread the guest is dropped, and its connection ends.
-            let _ = named(name.into()).spawn(move || converse(guest));
+            if let Some(guest) = admit(stream, address, name, &keeper, &places) {
+                tokio::spawn(converse(guest));
+            }
         }
-    };
-    named(name.into()).spawn(work).map(drop)
+    });
+    Ok(())
 }
 
-/// Ends a conversation so that the other side can read the last words: what it has sent meanwhile must be taken, or the
-/// connection is reset.
-pub(crate) fn part(mut stream: TcpStream) {
-    let _ = stream.flush();
-    let _ = stream.shutdown(Shutdown::Write);
-    let _ = stream.set_read_timeout(Some(REFUSAL_PATIENCE));
-    let until = Instant::now() + REFUSAL_PATIENCE;
-    let (mut bytes, mut taken) = ([0; 4096], 0);
-    while let Ok(length @ 1..) = stream.read(&mut bytes) {
-        taken += length as u64;
-        if taken > DRAIN_BYTES_MAX || Instant::now() > until {
-            return;
+fn admit(
+    stream: TcpStream,
+    address: SocketAddr,
+    name: &'static str,
+    keeper: &Arc<Keeper>,
+    places: &Arc<Places>,
+) -> Option<Guest> {
+    let (place, refused) = match places.take(address.ip(), &keeper.limits) {
+        Ok(place) => (place, None),
+        Err((ended, why)) => {
+            keeper.count(ended);
+            // The others of a crowd are not told.
+            (places.refuse()?, Some(why))
         }
-    }
+    };
+    let _ = stream.set_nodelay(true);
+    let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
+    let visit = keeper.enter(name, &stream).ok()?;
+    let patience = match refused {
+        Some(_) => Patience { idle: Some(REFUSAL_PATIENCE), slow: REFUSAL_PATIENCE },
+        None => keeper.patience(),
+    };
+    let stream = PacedStream::new(stream, patience);
+    Some(Guest { stream, visit, refused, keeper: Arc::clone(keeper), _place: place })
 }
 
 /// The connections of one door.

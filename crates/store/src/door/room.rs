@@ -50,6 +50,11 @@ impl Room {
         Room { total: Arc::clone(total), bytes: 0, most }
     }
 
+    /// An empty one, for as many bytes as this one.
+    pub(crate) fn sibling(&self) -> Room {
+        Room::new(&self.total, self.most)
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -47,6 +47,21 @@ pub(super) const NAMES: &[(&str, usize, usize)] = &[
     ("UNLINK", 2, 0),
 ];
 
+/// Whether a command is on one key, its first word.
+pub(super) fn has_one_key(name: &str) -> bool {
+    let others = ["DBSIZE", "DEL", "EXISTS", "KEYS", "MGET", "MSET", "MSETNX", "SCAN", "UNLINK"];
+    knows(name) && !others.contains(&name)
+}
+
+/// Whether a command changes nothing.
+pub(super) fn only_reads(name: &str) -> bool {
+    [
+        "DBSIZE", "EXISTS", "GET", "HEXISTS", "HGET", "HGETALL", "HKEYS", "HLEN", "HMGET", "HSTRLEN",
+        "HVALS", "KEYS", "MGET", "PTTL", "SCAN", "STRLEN", "TTL", "TYPE",
+    ]
+    .contains(&name)
+}
+
 /// Whether it is a command on data.
 pub(super) fn knows(name: &str) -> bool {
     NAMES.iter().any(|known| known.0 == name)

@@ -14,7 +14,7 @@ pub(super) fn is_scan(words: &Words) -> bool {
     matches!(&*upper(&words[0]), "DBSIZE" | "KEYS" | "SCAN")
 }
 
-/// The reply, from a snapshot. Called by the connection's own thread.
+/// The reply, from a snapshot. It blocks, and so has a thread for itself.
 pub(super) fn from_snapshot(store: &Store, words: &Words, room: &mut Room) -> Reply {
     let (low, high) = rows::range(TABLE);
     let all = Rows { low, high, has_values: false };

@@ -321,7 +321,7 @@ fn not_promised(name: &str) -> Reply {
 }
 
 /// Answers a command that is neither on data nor about transactions; it has as many words as it must.
-pub(super) fn answer(session: &mut Session, name: &str, words: &Words) -> Reply {
+pub(super) async fn answer(session: &mut Session, name: &str, words: &Words) -> Reply {
     let sub = words.get(1).map(|word| upper(word)).unwrap_or_default();
     match name {
         "PING" if words.len() > 2 => Reply::wrong_arity("ping"),
@@ -342,7 +342,7 @@ pub(super) fn answer(session: &mut Session, name: &str, words: &Words) -> Reply 
         "CLIENT" => client::answer(session, &sub, words),
         "COMMAND" => command(&sub, words),
         "CONFIG" if sub == "GET" => config(session, words),
-        "INFO" => info(session),
+        "INFO" => info(session).await,
         _ => not_promised(&[name, " ", &sub].concat()),
     }
 }
@@ -421,8 +421,8 @@ fn hello(session: &mut Session, words: &Words) -> Reply {
     ])
 }
 
-fn info(session: &Session) -> Reply {
-    let status = match session.store.run(|local| async move { doors::status(&local) }) {
+async fn info(session: &mut Session) -> Reply {
+    let status = match session.store.ask(|local| async move { doors::status(&local) }).await {
         Ok(status) => status,
         Err(error) => return Reply::failed(&error),
     };

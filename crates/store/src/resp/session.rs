@@ -2,18 +2,19 @@
 
 use super::parse::{Parser, REQUEST_BYTES_MAX, Request};
 use super::reply::Reply;
+use super::turns::Turns;
 use super::{Words, data, each, http, look, scans, server, together, upper};
-use crate::door::{ANSWER_BYTES_MAX, Ended, Guest, Inlet, Outlet, Room, Visit, part};
+use crate::door::{ANSWER_BYTES_MAX, Ended, Guest, PacedStream, Room, Visit};
 use crate::engine::{Store, say};
 use crate::error::StoreError;
 use crate::message::Footprint;
 use highwire_txn::{Key, Version};
 use std::collections::BTreeMap;
-use std::io::{self, BufWriter, Read as _, Write as _};
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What is read at once, and what is gathered before it is written.
+/// What is gathered before it is written, and how much of it keeps its memory.
 const PORTION_BYTES: usize = 64 << 10;
 /// Commands that go to the node together.
 const TOGETHER_MAX: usize = 64;
@@ -26,26 +27,17 @@ const QUEUED_BYTES_MAX: usize = REQUEST_BYTES_MAX;
 const WORD_BYTES: usize = size_of::<Vec<u8>>();
 
 /// Converses with a client until one of the two ends that.
-pub(super) fn run(store: &Store, guest: Guest) {
-    let keeper = &store.keeper;
+pub(super) async fn run(store: Store, turns: Arc<Turns>, mut guest: Guest) {
     if guest.refused.is_some() {
-        let mut stream = &guest.stream;
-        let _ = stream.write_all(b"-ERR max number of clients reached\r\n");
-        if let Ok(stream) = guest.stream.try_clone() {
-            part(stream);
-        }
+        let _ = guest.stream.write(b"-ERR max number of clients reached\r\n").await;
+        guest.part().await;
         return;
     }
-    let patience = guest.patience();
-    let streams = guest.stream.try_clone().and_then(|stream| Ok((stream, guest.stream.try_clone()?)));
-    let Ok((input, output)) = streams else { return };
-    let Ok(outlet) = Outlet::new(output, patience) else { return };
-    let mut inlet = Inlet::new(input, patience);
-    let mut out = BufWriter::with_capacity(PORTION_BYTES, outlet);
-    let mut session = Session::new(store.clone(), Arc::clone(&guest.visit));
+    let mut session = Session::new(store, turns, Arc::clone(&guest.visit));
     // A broken conversation concerns only the client.
-    let _ = session.converse(&mut inlet, &mut out);
-    keeper.count_too_long(inlet.ended.or(out.get_ref().ended));
+    let _ = session.converse(&mut guest.stream).await;
+    let keeper = &session.store.keeper;
+    keeper.count_too_long(guest.stream.ended);
     match session.end {
         Some(End::Http) => {
             let count = keeper.count(Ended::Http);
@@ -54,15 +46,13 @@ pub(super) fn run(store: &Store, guest: Guest) {
                 say(format_args!(
                     "node {}: a client at {} sent HTTP to the Redis door, perhaps a web page in somebody's browser; the connection \
                      was ended, and nothing behind that was executed ({count} so far)",
-                    store.introduction.node, guest.visit.address
+                    session.store.introduction.node, guest.visit.address
                 ));
             }
         }
         Some(End::Malformed) => {
             keeper.count(Ended::Protocol);
-            if let Ok(stream) = guest.stream.try_clone() {
-                part(stream);
-            }
+            guest.part().await;
         }
         _ => {}
     }
@@ -80,6 +70,7 @@ enum End {
 /// One client.
 pub(super) struct Session {
     pub(super) store: Store,
+    turns: Arc<Turns>,
     pub(super) visit: Arc<Visit>,
     /// Commands since MULTI, and their bytes.
     queued: Option<Vec<Words>>,
@@ -92,12 +83,40 @@ pub(super) struct Session {
     end: Option<End>,
 }
 
-type Out = BufWriter<Outlet>;
+/// Where replies go.
+struct Out<'a> {
+    stream: &'a mut PacedStream,
+    bytes: Vec<u8>,
+    is_resp3: bool,
+}
+
+impl Out<'_> {
+    fn put(&mut self, reply: &Reply) {
+        // Memory takes every byte.
+        let _ = reply.put(self.is_resp3, &mut self.bytes);
+    }
+
+    /// Writes what has been gathered. What was long is not kept.
+    async fn flush(&mut self) -> io::Result<()> {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.stream.write(&bytes).await?;
+        if bytes.capacity() <= PORTION_BYTES {
+            self.bytes = bytes;
+            self.bytes.clear();
+        }
+        Ok(())
+    }
+
+    async fn flush_if_long(&mut self) -> io::Result<()> {
+        if self.bytes.len() < PORTION_BYTES { Ok(()) } else { self.flush().await }
+    }
+}
 
 impl Session {
-    fn new(store: Store, visit: Arc<Visit>) -> Session {
+    fn new(store: Store, turns: Arc<Turns>, visit: Arc<Visit>) -> Session {
         Session {
             store,
+            turns,
             visit,
             queued: None,
             queued_bytes: 0,
@@ -108,37 +127,35 @@ impl Session {
         }
     }
 
-    fn converse(&mut self, inlet: &mut Inlet, out: &mut Out) -> io::Result<()> {
+    async fn converse(&mut self, stream: &mut PacedStream) -> io::Result<()> {
         let mut parser = Parser::default();
-        let mut bytes = vec![0; PORTION_BYTES];
         let mut room = Room::new(&self.store.keeper.total, REQUEST_BYTES_MAX * 3);
+        let mut out = Out { stream, bytes: Vec::new(), is_resp3: self.is_resp3 };
         loop {
-            let length = inlet.read(&mut bytes)?;
-            if length == 0 {
+            if out.stream.read(|bytes| parser.feed(bytes)).await? == 0 {
                 return Ok(());
             }
-            parser.feed(&bytes[..length]);
-            let has_answered = self.take_up(&mut parser, out)?;
-            out.flush()?;
+            let has_answered = self.take_up(&mut parser, &mut out).await?;
+            out.flush().await?;
             if self.end.is_some() {
                 return Ok(());
             }
             parser.forget();
             if let Err(error) = room.resize(parser.held() + self.queued_bytes) {
-                Reply::failed(&error).put(self.is_resp3, out)?;
+                out.put(&Reply::failed(&error));
                 self.end = Some(End::Malformed);
-                return out.flush();
+                return out.flush().await;
             }
             match (parser.is_within(), has_answered) {
-                (false, _) => inlet.rest(),
-                (true, true) => inlet.begin(),
+                (false, _) => out.stream.rest(),
+                (true, true) => out.stream.begin(),
                 (true, false) => {}
             }
         }
     }
 
     /// Answers the complete requests; returns whether there was any.
-    fn take_up(&mut self, parser: &mut Parser, out: &mut Out) -> io::Result<bool> {
+    async fn take_up(&mut self, parser: &mut Parser, out: &mut Out<'_>) -> io::Result<bool> {
         let mut data: Vec<Words> = Vec::new();
         let mut any = false;
         while self.end.is_none() {
@@ -147,15 +164,15 @@ impl Session {
                 Ok(Some(Request::Words(words))) => words,
                 Ok(Some(Request::TooLong(why))) => {
                     any = true;
-                    self.flush(&mut data, out)?;
+                    self.flush(&mut data, out).await?;
                     self.is_spoilt = true;
-                    Reply::error(why).put(self.is_resp3, out)?;
+                    out.put(&Reply::error(why));
                     continue;
                 }
                 Ok(None) => break,
                 Err(what) => {
-                    self.flush(&mut data, out)?;
-                    Reply::error(format!("ERR Protocol error: {what}")).put(self.is_resp3, out)?;
+                    self.flush(&mut data, out).await?;
+                    out.put(&Reply::error(format!("ERR Protocol error: {what}")));
                     self.end = Some(End::Malformed);
                     break;
                 }
@@ -163,23 +180,26 @@ impl Session {
             any = true;
             let name = upper(&words[0]);
             if http::is_http(&words) {
-                self.flush(&mut data, out)?;
+                self.flush(&mut data, out).await?;
                 self.end = Some(End::Http);
             } else if self.queued.is_none() && data::knows(&name) && data::check(&words).is_ok() {
                 data.push(words);
                 if data.len() >= TOGETHER_MAX {
-                    self.flush(&mut data, out)?;
+                    self.flush(&mut data, out).await?;
                 }
                 self.note(&name);
             } else {
-                self.flush(&mut data, out)?;
-                let (reply, room) = self.answer(&name, words);
-                reply.put(self.is_resp3, out)?;
+                self.flush(&mut data, out).await?;
+                let (reply, room) = self.answer(&name, words).await;
+                out.is_resp3 = self.is_resp3;
+                out.put(&reply);
+                drop(reply);
+                out.flush_if_long().await?;
                 drop(room);
                 self.note(&name);
             }
         }
-        self.flush(&mut data, out)?;
+        self.flush(&mut data, out).await?;
         Ok(any)
     }
 
@@ -192,32 +212,44 @@ impl Session {
 
     /// Has the node carry out commands, and writes their replies. The node gives only so many replies at a time: those that a client
     /// does not read keep the others from being made.
-    fn flush(&self, data: &mut Vec<Words>, out: &mut Out) -> io::Result<()> {
+    async fn flush(&self, data: &mut Vec<Words>, out: &mut Out<'_>) -> io::Result<()> {
         let mut commands = std::mem::take(data);
+        let mut may_share = Turns::takes(&commands);
         while !commands.is_empty() {
-            let count = commands.len();
+            let (count, is_shared) = (commands.len(), std::mem::take(&mut may_share));
             let room = Room::new(&self.store.keeper.total, ANSWER_BYTES_MAX);
-            let run = self.store.run(move |local| each(local, commands, room));
-            let _held;
-            let replies;
-            (replies, commands, _held) = match run {
+            let run = match self.store.waits_for() {
+                Some(what) => Err(StoreError::Unavailable(what)),
+                None if is_shared => self.turns.run(commands, room).await,
+                None => self.store.ask(move |local| each(local, commands, room)).await,
+            };
+            let (replies, rest, held) = match run {
                 Ok((replies, rest, room)) => (replies, rest, Some(room)),
                 Err(error) => ((0..count).map(|_| Reply::failed(&error)).collect(), Vec::new(), None),
             };
-            let is_stuck = replies.is_empty() && commands.first().is_some_and(scans::is_scan);
-            replies.iter().try_for_each(|reply| reply.put(self.is_resp3, out))?;
+            commands = rest;
+            let is_stuck = !is_shared && replies.is_empty() && commands.first().is_some_and(scans::is_scan);
+            replies.iter().for_each(|reply| out.put(reply));
+            drop(replies);
+            out.flush_if_long().await?;
+            drop(held);
             if is_stuck {
-                drop(_held);
-                let mut room = Room::new(&self.store.keeper.total, ANSWER_BYTES_MAX);
-                let reply = scans::from_snapshot(&self.store, &commands.remove(0), &mut room);
-                reply.put(self.is_resp3, out)?;
+                let (scan, mut room) =
+                    (commands.remove(0), Room::new(&self.store.keeper.total, ANSWER_BYTES_MAX));
+                let scan = move |store: &Store| (scans::from_snapshot(store, &scan, &mut room), room);
+                let (reply, _held) = match self.store.block(scan).await {
+                    Ok((reply, room)) => (reply, Some(room)),
+                    Err(error) => (Reply::failed(&error), None),
+                };
+                out.put(&reply);
+                out.flush_if_long().await?;
             }
         }
         Ok(())
     }
 
     /// The answer, and the room that it takes until it is written.
-    fn answer(&mut self, name: &str, words: Words) -> (Reply, Option<Room>) {
+    async fn answer(&mut self, name: &str, words: Words) -> (Reply, Option<Room>) {
         if let Err(reply) = server::check(name, &words) {
             if name == "EXEC" {
                 (self.queued, self.watched) = (None, BTreeMap::new());
@@ -233,7 +265,7 @@ impl Session {
                 (self.queued, self.queued_bytes, self.is_spoilt) = (Some(Vec::new()), 0, false);
                 Reply::OK
             }
-            "EXEC" => return self.exec(),
+            "EXEC" => return self.exec().await,
             "DISCARD" if self.queued.is_none() => Reply::error("ERR DISCARD without MULTI"),
             "DISCARD" => {
                 (self.queued, self.queued_bytes) = (None, 0);
@@ -241,7 +273,7 @@ impl Session {
                 Reply::OK
             }
             "WATCH" if self.queued.is_some() => Reply::error("ERR WATCH inside MULTI is not allowed"),
-            "WATCH" => self.watch(&words[1..]),
+            "WATCH" => self.watch(&words[1..]).await,
             "UNWATCH" if self.queued.is_none() => {
                 self.watched.clear();
                 Reply::OK
@@ -251,14 +283,14 @@ impl Session {
                 Reply::OK
             }
             "RESET" => {
-                *self = Session::new(self.store.clone(), Arc::clone(&self.visit));
+                *self = Session::new(self.store.clone(), Arc::clone(&self.turns), Arc::clone(&self.visit));
                 let mut about = self.visit.about();
                 about.name.clear();
                 about.protocol = 2;
                 Reply::Simple("RESET".into())
             }
             _ if self.queued.is_some() => self.queue(words),
-            _ => server::answer(self, name, &words),
+            _ => server::answer(self, name, &words).await,
         };
         (reply, None)
     }
@@ -277,7 +309,7 @@ impl Session {
         Reply::Simple("QUEUED".into())
     }
 
-    fn exec(&mut self) -> (Reply, Option<Room>) {
+    async fn exec(&mut self) -> (Reply, Option<Room>) {
         let Some(commands) = self.queued.take() else {
             return (Reply::error("ERR EXEC without MULTI"), None);
         };
@@ -293,19 +325,26 @@ impl Session {
         let mut room = Room::new(&self.store.keeper.total, ANSWER_BYTES_MAX);
         let result = match on_data.is_empty() && !has_watched {
             true => Ok((Ok(Vec::new()), room)),
-            false => self
-                .store
-                .run(move |local| async move { (together(local, on_data, watched, &mut room).await, room) }),
+            false => {
+                let run =
+                    move |local| async move { (together(local, on_data, watched, &mut room).await, room) };
+                self.store.ask(run).await
+            }
         };
         match result {
-            Ok((Ok(replies), room)) => self.merge(&commands, replies, room),
+            Ok((Ok(replies), room)) => self.merge(&commands, replies, room).await,
             Ok((Err(StoreError::Conflict), _)) if has_watched => (Reply::NilArray, None),
             Ok((Err(error), _)) | Err(error) => (Reply::failed(&error), None),
         }
     }
 
     /// The replies of the node, and those of commands that are not on data, in the order of the commands.
-    fn merge(&mut self, commands: &[Words], replies: Vec<Reply>, mut room: Room) -> (Reply, Option<Room>) {
+    async fn merge(
+        &mut self,
+        commands: &[Words],
+        replies: Vec<Reply>,
+        mut room: Room,
+    ) -> (Reply, Option<Room>) {
         let mut replies = replies.into_iter();
         let changes_protocol = commands.iter().any(|words| upper(&words[0]) == "HELLO");
         let mut all = Vec::with_capacity(commands.len());
@@ -314,7 +353,7 @@ impl Session {
             let mut reply = match data::knows(&name) {
                 true => replies.next().unwrap_or(Reply::Nil),
                 false => {
-                    let reply = server::answer(self, &name, words);
+                    let reply = server::answer(self, &name, words).await;
                     if let Err(error) = room.take(reply.held()) {
                         return (Reply::failed(&error), None);
                     }
@@ -333,9 +372,9 @@ impl Session {
         (Reply::Array(all), Some(room))
     }
 
-    fn watch(&mut self, keys: &[Vec<u8>]) -> Reply {
+    async fn watch(&mut self, keys: &[Vec<u8>]) -> Reply {
         let keys = keys.to_vec();
-        let seen = match self.store.run(move |local| look(local, keys)).and_then(|result| result) {
+        let seen = match self.store.ask(move |local| look(local, keys)).await.and_then(|result| result) {
             Ok(seen) => seen,
             Err(error) => return Reply::failed(&error),
         };

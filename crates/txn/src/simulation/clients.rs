@@ -6,7 +6,7 @@
 use highwire_stdx::Rng;
 
 use crate::check::{Observation, Outcome, Transaction};
-use crate::id::{Key, TableId};
+use crate::id::{Key, TableId, Txid, Version};
 use crate::node::Node;
 use crate::table::Mode;
 use crate::worker::{Phase, Worker};
@@ -150,6 +150,14 @@ impl Client {
         self.job = Some(job);
     }
 
+    /// The key that it reads, if it reads one of its own node.
+    pub(super) fn reads_at_home(&self) -> Option<(TableId, Key)> {
+        match self.job {
+            Some(Job::Read(table, key)) if self.is_local => Some((table, key)),
+            _ => None,
+        }
+    }
+
     /// Goes on after an execution that went well.
     pub(super) fn go_on(&mut self, node: &mut Node, worker: u16) -> Next {
         self.step += 1;
@@ -280,6 +288,25 @@ pub(super) fn record(
         outcome,
         reads,
         writes: writes.into_iter().map(effect).collect(),
+    }
+}
+
+/// What the history has of a read at once.
+pub(super) fn home_read(
+    txid: Txid,
+    now_ns: u64,
+    table: TableId,
+    key: Key,
+    version: Version,
+    value: Option<Vec<u8>>,
+) -> Transaction {
+    Transaction {
+        txid,
+        invoked_ns: now_ns,
+        completed_ns: Some(now_ns),
+        outcome: Outcome::Committed,
+        reads: vec![Observation { table, key, version, value }],
+        writes: Vec::new(),
     }
 }
 

@@ -88,6 +88,8 @@ pub(super) struct World {
     pub(super) ambush: Option<Ambush>,
     pub(super) is_healed: bool,
     is_stopping: bool,
+    /// Reads of local clients that were answered at once.
+    home_reads: u64,
     pub(super) processes: u64,
     pub(super) history: History,
     pub(super) disturbed_until_ns: BTreeMap<NodeId, u64>,
@@ -122,6 +124,7 @@ impl World {
             ambush: None,
             is_healed: false,
             is_stopping: false,
+            home_reads: 0,
             processes: 0,
             history: History { transactions: Vec::new(), lists: [clients::LISTS].into() },
             disturbed_until_ns: BTreeMap::new(),

@@ -1,11 +1,14 @@
 //! The nodes' applications: each worker has a client that begins transactions, and writes down how they end.
 
 use crate::check::Outcome;
-use crate::id::NodeId;
+use crate::id::{NodeId, Txid};
 use crate::node::Event as NodeEvent;
 
 use super::super::clients::{self, Next};
 use super::{Event, World};
+
+/// Reads without a transaction have numbers in the history that no transaction has.
+const HOME_READS_FROM: u64 = 1 << 60;
 
 impl World {
     pub(in crate::simulation) fn stop_clients(&mut self) {
@@ -28,6 +31,14 @@ impl World {
             return;
         }
         client.begin(&mut process.node, worker, now_ns);
+        // The same key once more, without a transaction.
+        if let Some((table, key)) = client.reads_at_home()
+            && let Some((version, value)) = process.node.read_at_home(local, table, key)
+        {
+            self.home_reads += 1;
+            let txid = Txid { node: at, worker, sequence: HOME_READS_FROM + self.home_reads };
+            self.history.transactions.push(clients::home_read(txid, now_ns, table, key, version, value));
+        }
         process.node.execute(local, worker).expect("it has just begun");
     }
 

@@ -1,0 +1,296 @@
+//! Commands of many connections that arrive together become few transactions.
+//!
+//! The I/O loop finds in one turn what many connections have sent meanwhile. Each hands its commands over, and when all have, the node gets
+//! them as one job:
+//!
+//! - **A single GET** is a read of one row, which is true at one instant by itself. Rows whose primary is this node are read at once; the
+//!   others with one execute phase, without a validation.
+//! - **Everything else that is short** becomes one transaction: execute, validate, log and commit once. If another transaction gets in its
+//!   way, nothing has happened, and each connection's commands run as they would alone.
+//!
+//! One such transaction is under way at a time, and what arrives meanwhile waits for the next: so those of one node do not conflict with each other. One that
+//! takes long, because another node does not answer, keeps the next waiting for [`TURN_MAX`] only.
+//!
+//! A connection has at most one batch of commands here, and goes on when it has their replies: so its commands keep their order.
+
+use super::reply::Reply;
+use super::{BATCH_BYTES, TABLE, Words, data, upper};
+use crate::door::Room;
+use crate::engine::Store;
+use crate::error::StoreError;
+use crate::rows::{self, Kind, Value};
+use crate::session::{Local, ROWS, Stop};
+use crate::transaction::Transaction;
+use highwire_txn::Key;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+
+/// Commands of a transaction, and the bytes of their words: its record has a usual length, and a turn of the node stays short.
+const COMMANDS_MAX: usize = 256;
+const WORDS_BYTES_MAX: usize = 16 << 10;
+/// How long one transaction keeps the next waiting.
+const TURN_MAX: Duration = Duration::from_millis(20);
+/// Turns of single reads that are under way at a time: while the node has one, the I/O loop gathers the next.
+const READS_UNDER_WAY: usize = 2;
+
+/// What became of a connection's commands: the replies of the first ones, and the others, which are to run alone.
+pub(super) type Outcome = (Vec<Reply>, Vec<Words>, Room);
+
+/// Commands of one connection.
+struct Ask {
+    commands: Vec<Words>,
+    room: Room,
+    answer: oneshot::Sender<Outcome>,
+}
+
+impl Ask {
+    fn answer(self, replies: Vec<Reply>) {
+        // The connection may have ended.
+        let _ = self.answer.send((replies, Vec::new(), self.room));
+    }
+
+    /// Nothing was done: the connection runs its commands alone.
+    fn give_back(mut self) {
+        self.room.shrink(0);
+        let _ = self.answer.send((Vec::new(), self.commands, self.room));
+    }
+
+    fn words_bytes(&self) -> usize {
+        self.commands.iter().flatten().map(Vec::len).sum()
+    }
+}
+
+/// What waits for the next turn.
+#[derive(Default)]
+struct Lane {
+    waiting: Mutex<Vec<Ask>>,
+    bell: Notify,
+}
+
+impl Lane {
+    fn push(&self, ask: Ask) {
+        self.locked().push(ask);
+        self.bell.notify_one();
+    }
+
+    fn locked(&self) -> std::sync::MutexGuard<'_, Vec<Ask>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As many as a turn takes, in the order in which they came.
+    fn take(&self) -> Vec<Ask> {
+        let mut waiting = self.locked();
+        let (mut commands, mut bytes) = (0, 0);
+        let fits = |ask: &Ask| {
+            commands += ask.commands.len();
+            bytes += ask.words_bytes();
+            commands <= COMMANDS_MAX && bytes <= WORDS_BYTES_MAX
+        };
+        // One that does not fit alone was not taken in.
+        let count = waiting.iter().map(fits).take_while(|fits| *fits).count();
+        let taken = waiting.drain(..count).collect();
+        if !waiting.is_empty() {
+            self.bell.notify_one();
+        }
+        taken
+    }
+}
+
+/// The turns of a node's door.
+pub(super) struct Turns {
+    reads: Lane,
+    others: Lane,
+}
+
+impl Turns {
+    /// Starts the tasks that hand turns to the node.
+    pub(super) fn start(store: &Store) -> Arc<Turns> {
+        let turns = Arc::new(Turns { reads: Lane::default(), others: Lane::default() });
+        for _ in 0..READS_UNDER_WAY {
+            let (turns, store) = (Arc::clone(&turns), store.clone());
+            store.io.clone().spawn(async move {
+                loop {
+                    gather(&turns.reads, &store, reads).await;
+                }
+            });
+        }
+        let (of, store) = (Arc::clone(&turns), store.clone());
+        store.io.clone().spawn(async move {
+            loop {
+                gather(&of.others, &store, together).await;
+            }
+        });
+        turns
+    }
+
+    /// Whether commands may share a transaction with those of others.
+    pub(super) fn takes(commands: &[Words]) -> bool {
+        let bytes: usize = commands.iter().flatten().map(Vec::len).sum();
+        commands.len() <= COMMANDS_MAX
+            && bytes <= WORDS_BYTES_MAX
+            && commands.iter().all(|words| data::has_one_key(&upper(&words[0])))
+            // Such a key is an error of its command, and must not keep the others from being carried out together.
+            && commands.iter().all(|words| words[1].len() <= rows::KEY_BYTES_MAX)
+    }
+
+    /// Has commands carried out with those of others.
+    ///
+    /// # Errors
+    /// The node is still starting, or has ended.
+    pub(super) async fn run(&self, commands: Vec<Words>, room: Room) -> Result<Outcome, StoreError> {
+        let is_read = commands.len() == 1 && upper(&commands[0][0]) == "GET";
+        let (answer, outcome) = oneshot::channel();
+        let lane = if is_read { &self.reads } else { &self.others };
+        lane.push(Ask { commands, room, answer });
+        outcome.await.map_err(|_| StoreError::Unknown("the node has ended".into()))
+    }
+}
+
+/// Waits for commands, and hands the node those that arrive in the same turn of the loop.
+async fn gather<W>(lane: &Lane, store: &Store, work: impl FnOnce(Local, Vec<Ask>) -> W + Send + 'static)
+where
+    W: Future<Output = ()> + 'static,
+{
+    lane.bell.notified().await;
+    // Connections whose sockets are ready come first.
+    tokio::task::yield_now().await;
+    let asks = lane.take();
+    if asks.is_empty() {
+        return;
+    }
+    let done = store.ask(move |local| work(local, asks));
+    // A node that is starting drops the job, and the connections hear of it.
+    let _ = tokio::time::timeout(TURN_MAX, done).await;
+}
+
+/// Single reads.
+async fn reads(local: Local, asks: Vec<Ask>) {
+    let now = local.shared.clock.now_ns();
+    let mut elsewhere = Vec::new();
+    for ask in asks {
+        let key = &ask.commands[0][1];
+        let row = match rows::check_key(TABLE, key) {
+            Ok(()) => local.shared.node.borrow_mut().read_at_home(now, ROWS, rows::place(TABLE, key, 0)),
+            Err(_) => None,
+        };
+        match row.and_then(|(_, value)| found(value.as_deref(), key)) {
+            Some(reply) => finish(&local, ask, vec![reply], now),
+            None => elsewhere.push(ask),
+        }
+    }
+    if elsewhere.is_empty() {
+        return;
+    }
+    let seen = local.until(now + TURN_MAX.as_nanos() as u64, read_elsewhere(&local, &elsewhere)).await;
+    let mut replies = seen.and_then(Result::ok).unwrap_or_default().into_iter();
+    for ask in elsewhere {
+        match replies.next().flatten() {
+            Some(reply) => finish(&local, ask, vec![reply], now),
+            None => ask.give_back(),
+        }
+    }
+}
+
+/// Reads rows of other nodes, each at one instant.
+async fn read_elsewhere(local: &Local, asks: &[Ask]) -> Result<Vec<Option<Reply>>, Stop> {
+    let places: Vec<Key> = asks.iter().map(|ask| rows::place(TABLE, &ask.commands[0][1], 0)).collect();
+    let session = local.begin().await?;
+    let mut distinct = places.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    for place in distinct {
+        session.add_read(ROWS, place)?;
+    }
+    session.execute().await?;
+    let reply = |(ask, place): (&Ask, Key)| {
+        let (_, value) = session.seen(ROWS, place)?;
+        found(value.as_deref(), &ask.commands[0][1])
+    };
+    Ok(asks.iter().zip(places).map(reply).collect())
+}
+
+/// The reply to GET, if the first row of the key's chain has all that it takes.
+fn found(row: Option<&[u8]>, key: &[u8]) -> Option<Reply> {
+    let row = row.map_or(Ok(rows::Row::default()), rows::Row::parse).ok()?;
+    match row.find(TABLE, key) {
+        Some(cell) => match (cell.kind, &cell.value) {
+            (Kind::Fields, _) => Some(Reply::error(Reply::WRONG_TYPE)),
+            (Kind::Bytes, Value::Short(value)) => Some(Reply::Bulk(value.clone())),
+            (Kind::Bytes, Value::Long { .. }) => None,
+        },
+        None => (!row.overflows).then_some(Reply::Nil),
+    }
+}
+
+/// Answers a connection, and counts its commands among the node's transactions.
+fn finish(local: &Local, mut ask: Ask, replies: Vec<Reply>, began_ns: u64) {
+    let held = replies.iter().map(Reply::held).sum();
+    if ask.room.resize(held).is_err() {
+        return ask.give_back();
+    }
+    local.count_committed(replies.len() as u64, began_ns);
+    ask.answer(replies);
+}
+
+/// Commands of several connections, as one transaction.
+async fn together(local: Local, asks: Vec<Ask>) {
+    let began = local.shared.clock.now_ns();
+    let result = local
+        .attempt(TURN_MAX.as_nanos() as u64, async |transaction: &mut Transaction| {
+            apply(transaction, &asks).await
+        })
+        .await;
+    match result {
+        Some(Ok(all)) => {
+            asks.into_iter().zip(all).for_each(|(ask, replies)| finish_written(&local, ask, replies, began));
+        }
+        // Whether it has committed is not known: what only reads runs again, and the others hear of it.
+        Some(Err(error)) => {
+            for ask in asks {
+                match ask.commands.iter().all(|words| data::only_reads(&upper(&words[0]))) {
+                    true => ask.give_back(),
+                    false => {
+                        let replies = ask.commands.iter().map(|_| Reply::failed(&error)).collect();
+                        ask.answer(replies);
+                    }
+                }
+            }
+        }
+        None => asks.into_iter().for_each(Ask::give_back),
+    }
+}
+
+/// Answers a connection whose commands may have written: they cannot run again, so if there is no room for the replies it hears that.
+fn finish_written(local: &Local, mut ask: Ask, mut replies: Vec<Reply>, began_ns: u64) {
+    local.count_committed(replies.len() as u64, began_ns);
+    if let Err(error) = ask.room.resize(replies.iter().map(Reply::held).sum()) {
+        replies.iter_mut().for_each(|reply| *reply = Reply::failed(&error));
+    }
+    ask.answer(replies);
+}
+
+async fn apply(transaction: &mut Transaction, asks: &[Ask]) -> Result<Vec<Vec<Reply>>, Stop> {
+    let commands = || asks.iter().flat_map(|ask| &ask.commands);
+    transaction.prefetch(commands().map(|words| (TABLE, &words[1][..]))).await?;
+    let mut all = Vec::with_capacity(asks.len());
+    let mut held = 0;
+    for ask in asks {
+        let mut replies = Vec::with_capacity(ask.commands.len());
+        // What a command asks for itself is counted here again, with the replies of all.
+        let mut room = ask.room.sibling();
+        for words in &ask.commands {
+            let reply = data::apply(transaction, words, &mut room).await?;
+            held += reply.held();
+            if held > BATCH_BYTES {
+                // Long replies are made and written one connection at a time.
+                return Err(Stop::TooLong);
+            }
+            transaction.breathe(reply.held() + super::keys::PER_KEY).await;
+            replies.push(reply);
+        }
+        all.push(replies);
+    }
+    Ok(all)
+}

@@ -1,0 +1,184 @@
+//! The I/O loop of a node's doors: commands that arrive together are few transactions, and connections cost no threads.
+
+mod common;
+
+use common::resp::{Wire, array};
+use common::{Cluster, until};
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+
+/// Longer than these threads wait for a core.
+const SETTINGS: &str = "lease_ms = 5000\n";
+const COMMANDS: usize = 64;
+
+fn free_address() -> String {
+    let holder = TcpListener::bind("127.0.0.1:0").expect("a port");
+    holder.local_addr().expect("bound").to_string()
+}
+
+/// The Redis door and the page of metrics of a node.
+fn open(cluster: &Cluster, node: u16) -> (String, String) {
+    let (resp, metrics) = (free_address(), free_address());
+    cluster.engine(node.into()).store().open_resp(&resp).expect("the door");
+    cluster.engine(node.into()).store().open_metrics(&metrics).expect("the door");
+    (resp, metrics)
+}
+
+fn metric(address: &str, name: &str) -> u64 {
+    let mut stream = TcpStream::connect(address).expect("the door");
+    stream.set_read_timeout(Some(common::PATIENCE)).expect("set");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("written");
+    let mut page = String::new();
+    stream.read_to_string(&mut page).expect("an answer");
+    let line = page.lines().find(|line| line.split(' ').next() == Some(&format!("highwire_store_{name}")));
+    let line = line.unwrap_or_else(|| panic!("{name} is missing: {page}"));
+    line.rsplit(' ').next().expect("a value").parse().expect("a number")
+}
+
+fn requests(metrics: &str, kind: &str) -> u64 {
+    metric(metrics, &format!("requests_total{{kind=\"{kind}\"}}"))
+}
+
+/// Sends commands with one write, and returns the replies.
+fn pipeline(wire: &mut Wire, commands: &[Vec<String>]) -> Vec<Vec<u8>> {
+    let of = |words: &Vec<String>| array(&words.iter().map(String::as_bytes).collect::<Vec<_>>());
+    wire.write(commands.iter().flat_map(of).collect::<Vec<u8>>());
+    commands.iter().map(|_| wire.reply()).collect()
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(String::from).collect()
+}
+
+#[test]
+fn commands_that_arrive_together_are_one_transaction() {
+    let cluster = Cluster::start(3, &format!("f = 2\n{SETTINGS}"));
+    let (resp, metrics) = open(&cluster, 0);
+    let mut wire = Wire::connect(&resp);
+    let sets: Vec<_> = (0..COMMANDS).map(|at| words(&format!("SET key-{at} {at}"))).collect();
+    // The cluster serves, and no change of members is under way.
+    until("the first commit", || (wire.ask("SET warm up") == b"+OK\r\n").then_some(()));
+    let (logs, committed) = (requests(&metrics, "log"), metric(&metrics, "committed_total"));
+    assert!(pipeline(&mut wire, &sets).iter().all(|reply| reply == b"+OK\r\n"));
+    // One record, at each of the two other nodes.
+    assert_eq!(requests(&metrics, "log") - logs, 2, "records");
+    assert_eq!(metric(&metrics, "committed_total") - committed, COMMANDS as u64);
+    // Commands of one connection see one another in their order.
+    let mixed: Vec<_> =
+        ["GET key-7", "APPEND key-7 x", "GET key-7", "HSET h f 1", "HINCRBY h f 2", "INCR h", "HGET h f"]
+            .map(words)
+            .into();
+    let replies = pipeline(&mut wire, &mixed);
+    let expected: [&[u8]; 7] = [
+        b"$1\r\n7\r\n",
+        b":2\r\n",
+        b"$2\r\n7x\r\n",
+        b":1\r\n",
+        b":3\r\n",
+        b"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+        b"$1\r\n3\r\n",
+    ];
+    assert_eq!(replies, expected);
+}
+
+#[test]
+fn a_read_at_home_costs_no_request_and_one_elsewhere_no_validation() {
+    let cluster = Cluster::start(3, &format!("f = 2\n{SETTINGS}"));
+    let (resp, metrics) = open(&cluster, 0);
+    let mut wire = Wire::connect(&resp);
+    let names: Vec<String> = (0..40).map(|at| format!("key-{at}")).collect();
+    for name in &names {
+        until("a commit", || (wire.command(&["SET", name, name]) == b"+OK\r\n").then_some(()));
+    }
+    let before = ["execute", "validate", "log"].map(|kind| requests(&metrics, kind));
+    for name in &names {
+        assert_eq!(wire.command(&["GET", name]), format!("${}\r\n{name}\r\n", name.len()).into_bytes());
+    }
+    assert_eq!(wire.ask("GET absent"), b"$-1\r\n");
+    let after = ["execute", "validate", "log"].map(|kind| requests(&metrics, kind));
+    let executed = after[0] - before[0];
+    assert!(executed < names.len() as u64, "{executed} of {} reads asked for a row", names.len());
+    assert_eq!(after[1..], before[1..], "a single read was validated or logged");
+}
+
+#[test]
+fn clients_of_two_nodes_that_count_at_one_key_are_all_counted() {
+    let cluster = Cluster::start(2, &format!("f = 1\n{SETTINGS}"));
+    let doors = [open(&cluster, 0).0, open(&cluster, 1).0];
+    let (clients, rounds) = (4, 5);
+    let confirmed: usize = std::thread::scope(|scope| {
+        let work = |client: usize| {
+            let mut wire = Wire::connect(&doors[client % 2]);
+            let mut confirmed = 0;
+            for round in 0..rounds {
+                let own = format!("own-{client}");
+                let commands = [
+                    words("INCR all"),
+                    words(&format!("SET {own} {round}")),
+                    words("INCR all"),
+                    words(&format!("GET {own}")),
+                ];
+                let replies = pipeline(&mut wire, &commands);
+                confirmed += replies.iter().filter(|reply| reply.starts_with(b":")).count();
+                assert_eq!(replies[3], format!("$1\r\n{round}\r\n").into_bytes());
+            }
+            confirmed
+        };
+        let threads: Vec<_> = (0..clients).map(|client| scope.spawn(move || work(client))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("it went on")).sum()
+    });
+    assert_eq!(confirmed, clients * rounds * 2, "a command failed for good");
+    let said = Wire::connect(&doors[0]).ask("GET all");
+    assert_eq!(said, format!("$2\r\n{confirmed}\r\n").into_bytes());
+}
+
+#[test]
+fn a_command_that_cannot_share_a_transaction_spoils_no_other() {
+    let cluster = Cluster::start(1, &format!("f = 0\n{SETTINGS}"));
+    let (resp, _) = open(&cluster, 0);
+    let mut wire = Wire::connect(&resp);
+    let long = "v".repeat(1 << 20);
+    until("a commit", || (wire.command(&["SET", "long", &long]) == b"+OK\r\n").then_some(()));
+    let long_key = "k".repeat(600);
+    // Replies that are long together, an error in the middle, and a key that no table takes.
+    let commands: Vec<_> =
+        ["SET a 1", "GET long", "GET long", "APPEND long x", "INCR long", "GET a"].map(words).into();
+    let replies = pipeline(&mut wire, &commands);
+    assert_eq!([&replies[0], &replies[5]], [&b"+OK\r\n"[..], b"$1\r\n1\r\n"]);
+    assert!(replies[1].len() > 1 << 20 && replies[1] == replies[2]);
+    assert!(replies[3].starts_with(b"-ERR a value has at most 1048576 bytes"), "{}", replies[3].len());
+    assert!(replies[4].starts_with(b"-ERR value is not an integer"));
+    let commands = [words("SET b 2"), words(&format!("SET {long_key} 3")), words("GET b")];
+    let replies = pipeline(&mut wire, &commands);
+    assert_eq!([&replies[0], &replies[2]], [&b"+OK\r\n"[..], b"$1\r\n2\r\n"]);
+    assert!(replies[1].starts_with(b"-ERR "), "{:?}", String::from_utf8_lossy(&replies[1]));
+}
+
+#[test]
+fn connections_cost_no_threads() {
+    let cluster = Cluster::start(1, &format!("f = 0\n{SETTINGS}"));
+    let (resp, metrics) = open(&cluster, 0);
+    let door = cluster.folder.config().doors()[0].clone();
+    let connections = |door: &str| metric(&metrics, &format!("connections{{door=\"{door}\"}}"));
+    // The loop's own threads, of this cluster and of others that tests of this program have.
+    let threads = || {
+        let tasks = std::fs::read_dir("/proc/self/task").expect("this process");
+        let name = |task: std::io::Result<std::fs::DirEntry>| {
+            std::fs::read_to_string(task.ok()?.path().join("comm")).ok()
+        };
+        tasks.filter_map(name).filter(|name| ["door", "resp", "metrics"].contains(&name.trim())).count()
+    };
+    let mut guests: Vec<Wire> = (0..100).map(|_| Wire::connect(&resp)).collect();
+    guests.iter_mut().for_each(|guest| assert_eq!(guest.ask("PING"), b"+PONG\r\n"));
+    let clients: Vec<TcpStream> = (0..100)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&door).expect("the door");
+            stream.write_all(b"hwstore3").expect("written");
+            stream
+        })
+        .collect();
+    until("all of them", || (connections("resp") == 100 && connections("door") >= 100).then_some(()));
+    assert_eq!(threads(), 0, "a door has a thread for a connection");
+    drop((guests, clients));
+    until("their end", || (connections("resp") == 0 && connections("door") == 0).then_some(()));
+}
