@@ -59,29 +59,6 @@ impl Conversation {
         }
     }
 
-    /// Waits until so many bytes have come, for which `take` finds room.
-    async fn fill(
-        &mut self,
-        length: usize,
-        mut take: impl FnMut(usize) -> Result<(), StoreError>,
-    ) -> io::Result<Result<(), StoreError>> {
-        let mut counted = 0;
-        loop {
-            let there = self.bytes.len().min(length);
-            if let Err(error) = take(there - counted) {
-                return Ok(Err(error));
-            }
-            if there == length {
-                return Ok(Ok(()));
-            }
-            counted = there;
-            let bytes = &mut self.bytes;
-            if self.guest.stream.read(|more| bytes.extend_from_slice(more)).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-    }
-
     /// Takes the first bytes, which have come.
     fn take<const LENGTH: usize>(&mut self) -> [u8; LENGTH] {
         let taken = self.bytes[..LENGTH].try_into().expect("they have come");
@@ -92,12 +69,13 @@ impl Conversation {
     /// The next request; or, as the result, why it was not read to its end.
     async fn receive(&mut self, room: &mut Room) -> io::Result<Result<Request, StoreError>> {
         // The first bytes of a length need no room.
-        let _ = self.fill(HEADER_BYTES, |_| Ok(())).await?;
+        let _ = fill(&mut self.guest.stream, &mut self.bytes, HEADER_BYTES, |_| Ok(())).await?;
         let length = match length_within(self.take(), REQUEST_BYTES_MAX) {
             Ok(length) => length,
             Err(error) => return Ok(Err(error)),
         };
-        if let Err(error) = self.fill(length, |more| room.take(more)).await? {
+        let has_come = fill(&mut self.guest.stream, &mut self.bytes, length, |more| room.take(more));
+        if let Err(error) = has_come.await? {
             return Ok(Err(error));
         }
         let request = decode(&self.bytes[..length]);
@@ -117,7 +95,7 @@ impl Conversation {
 
     async fn converse(&mut self) -> io::Result<()> {
         self.guest.stream.begin();
-        let _ = self.fill(GREETING.len(), |_| Ok(())).await?;
+        let _ = fill(&mut self.guest.stream, &mut self.bytes, GREETING.len(), |_| Ok(())).await?;
         if let Err(why) = check_greeting(self.take()) {
             if let Some(why) = why {
                 self.send(Answer::Failed(why)).await?;
@@ -165,6 +143,32 @@ impl Conversation {
             if is_over {
                 self.store.stop();
             }
+        }
+    }
+}
+
+/// Waits until so many bytes have come, for which `take` finds room.
+///
+/// # Errors
+/// The connection's; or, as the result, that there is no room.
+async fn fill(
+    stream: &mut PacedStream,
+    bytes: &mut Vec<u8>,
+    length: usize,
+    mut take: impl FnMut(usize) -> Result<(), StoreError>,
+) -> io::Result<Result<(), StoreError>> {
+    let mut counted = 0;
+    loop {
+        let there = bytes.len().min(length);
+        if let Err(error) = take(there - counted) {
+            return Ok(Err(error));
+        }
+        if there == length {
+            return Ok(Ok(()));
+        }
+        counted = there;
+        if stream.read(|more| bytes.extend_from_slice(more)).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
 }
@@ -560,5 +564,40 @@ pub(crate) fn status(local: &Local) -> NodeStatus {
         rows_max: node.settings().rows_max as u64,
         fullest_percent,
         standing: node.standing(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pace::Patience;
+    use std::io::Write as _;
+    use std::time::Duration;
+
+    #[test]
+    fn a_request_that_finds_no_room_is_not_read() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+        let found = runtime.expect("a runtime").block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = listener.local_addr().expect("bound");
+            // It may end when this end has read enough.
+            let sender = std::thread::spawn(move || {
+                std::net::TcpStream::connect(address).expect("connected").write_all(&vec![7; 8 << 20])
+            });
+            let (stream, _) = listener.accept().await.expect("a connection");
+            let patience = Patience { idle: None, slow: Duration::from_secs(60) };
+            let (mut stream, mut bytes, mut taken) = (PacedStream::new(stream, patience), Vec::new(), 0);
+            let full = |more: usize| {
+                taken += more;
+                if taken > 200_000 { Err(StoreError::Full) } else { Ok(()) }
+            };
+            let found = fill(&mut stream, &mut bytes, 8 << 20, full).await.expect("no damage");
+            drop(stream);
+            let _ = sender.join();
+            (found, bytes.len())
+        });
+        assert_eq!(found.0, Err(StoreError::Full));
+        // The last portion that was read had no room any more.
+        assert!(found.1 <= 200_000 + (64 << 10), "{}", found.1);
     }
 }

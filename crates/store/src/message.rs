@@ -468,18 +468,13 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_finds_no_room_is_not_read() {
-        let mut bytes = Vec::new();
-        let keys = vec![(b"t".to_vec(), vec![7; 500]); 1000];
-        send(&mut bytes, &Request::Get { keys }).expect("memory");
-        let (mut taken, mut rest) = (0, &bytes[..]);
-        let full = |bytes: usize| {
-            taken += bytes;
-            if taken > 200_000 { Err(StoreError::Full) } else { Ok(()) }
-        };
-        let found = receive_within::<Request>(&mut rest, REQUEST_BYTES_MAX, full).expect("no damage");
-        assert_eq!(found, Err(StoreError::Full));
-        assert!(bytes.len() - rest.len() <= 200_004);
+    fn a_length_is_refused_before_anything_behind_it_is_read() {
+        let most = REQUEST_BYTES_MAX as u32;
+        let check = |length: u32| length_within(length.to_be_bytes(), REQUEST_BYTES_MAX).ok();
+        assert_eq!(
+            [check(0), check(most), check(most + 1), check(u32::MAX)],
+            [Some(0), Some(most as usize), None, None]
+        );
     }
 
     #[test]

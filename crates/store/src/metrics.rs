@@ -61,6 +61,7 @@ struct Snapshot {
     outcomes: Outcomes,
     requests: [(&'static str, u64); 6],
     fenced: u64,
+    reads_at_home: u64,
     rpc: Vec<(&'static str, u64)>,
 }
 
@@ -91,6 +92,7 @@ impl Snapshot {
                 ("unlock", counters.unlock),
             ],
             fenced: counters.fenced,
+            reads_at_home: counters.reads_at_home,
             rpc: local.rpc.counters().iter().collect(),
         }
     }
@@ -152,6 +154,8 @@ impl Collector for Scrape {
         let help = "Attempts that did not commit, or of which it is not known; conflicts are tried again";
         counters(to, "aborted", help, "cause", &causes)?;
         counters(to, "requests", "Requests to other nodes, by phase", "kind", &snapshot.requests)?;
+        let help = "Single reads that the node answered at once, as the key's primary";
+        counter(to, "reads_at_home", help, snapshot.reads_at_home)?;
         counter(to, "fenced", "Requests refused for being of another configuration", snapshot.fenced)?;
         counters(to, "rpc", "What the RPC endpoint has done", "event", &snapshot.rpc)?;
         let latencies = &outcomes.latencies;

@@ -178,6 +178,8 @@ pub struct Counters {
     pub unlock: u64,
     /// Requests refused because of another configuration.
     pub fenced: u64,
+    /// Reads of [`Node::read_at_home`] that were answered.
+    pub reads_at_home: u64,
 }
 
 /// One node of the store.

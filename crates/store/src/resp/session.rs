@@ -187,7 +187,6 @@ impl Session {
                 if data.len() >= TOGETHER_MAX {
                     self.flush(&mut data, out).await?;
                 }
-                self.note(&name);
             } else {
                 self.flush(&mut data, out).await?;
                 let (reply, room) = self.answer(&name, words).await;
@@ -214,6 +213,8 @@ impl Session {
     /// does not read keep the others from being made.
     async fn flush(&self, data: &mut Vec<Words>, out: &mut Out<'_>) -> io::Result<()> {
         let mut commands = std::mem::take(data);
+        let Some(last) = commands.last() else { return Ok(()) };
+        self.note(&upper(&last[0]));
         let mut may_share = Turns::takes(&commands);
         while !commands.is_empty() {
             let (count, is_shared) = (commands.len(), std::mem::take(&mut may_share));

@@ -28,8 +28,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
 /// Commands of a transaction, and the bytes of their words: its record has a usual length, and a turn of the node stays short.
-const COMMANDS_MAX: usize = 256;
-const WORDS_BYTES_MAX: usize = 16 << 10;
+const COMMANDS_MAX: usize = 512;
+const WORDS_BYTES_MAX: usize = 24 << 10;
 /// How long one transaction keeps the next waiting.
 const TURN_MAX: Duration = Duration::from_millis(20);
 /// Turns of single reads that are under way at a time: while the node has one, the I/O loop gathers the next.
@@ -293,4 +293,54 @@ async fn apply(transaction: &mut Transaction, asks: &[Ask]) -> Result<Vec<Vec<Re
         all.push(replies);
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::door::ANSWER_BYTES_MAX;
+
+    fn ask(commands: usize, value: &str) -> Ask {
+        let words = ["SET", "key", value].map(|word| word.as_bytes().to_vec()).to_vec();
+        let room = Room::new(&Arc::default(), ANSWER_BYTES_MAX);
+        Ask { commands: vec![words; commands], room, answer: oneshot::channel().0 }
+    }
+
+    #[test]
+    fn a_turn_takes_what_fits_in_the_order_of_arrival_and_the_rest_is_next() {
+        let check = |asks: Vec<Ask>, expected: &[usize]| {
+            let lane = Lane::default();
+            let all: Vec<Vec<Words>> = asks.iter().map(|ask| ask.commands.clone()).collect();
+            asks.into_iter().for_each(|ask| lane.push(ask));
+            let turns: Vec<Vec<Ask>> =
+                std::iter::from_fn(|| Some(lane.take()).filter(|turn| !turn.is_empty())).collect();
+            assert_eq!(turns.iter().map(Vec::len).collect::<Vec<_>>(), expected);
+            let taken: Vec<Vec<Words>> = turns.into_iter().flatten().map(|ask| ask.commands).collect();
+            assert_eq!(taken, all);
+        };
+        check(vec![], &[]);
+        check((0..10).map(|_| ask(1, "v")).collect(), &[10]);
+        check(vec![ask(COMMANDS_MAX, "v"), ask(1, "v")], &[1, 1]);
+        check(vec![ask(COMMANDS_MAX - 1, "v"), ask(1, "v"), ask(2, "w")], &[2, 1]);
+        let long = "x".repeat(WORDS_BYTES_MAX / 2);
+        check(vec![ask(1, "a"), ask(1, &long), ask(1, &long), ask(1, "b")], &[2, 2]);
+    }
+
+    #[test]
+    fn commands_share_a_transaction_if_they_are_short_and_on_one_key() {
+        let check = |line: &str, expected| {
+            let words: Words = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+            assert_eq!(Turns::takes(&[words]), expected, "{:.40}", line);
+        };
+        for line in ["GET a", "SET a 1", "HSET h f 1", "INCR a", "TTL a"] {
+            check(line, true);
+        }
+        for line in ["MGET a b", "DBSIZE", "SCAN 0", "KEYS *", "DEL a", "MSET a 1 b 2"] {
+            check(line, false);
+        }
+        check(&format!("SET a {}", "x".repeat(WORDS_BYTES_MAX)), false);
+        check(&format!("GET {}", "k".repeat(rows::KEY_BYTES_MAX + 1)), false);
+        let many: Vec<Words> = vec![vec![b"GET".to_vec(), b"a".to_vec()]; COMMANDS_MAX + 1];
+        assert!(!Turns::takes(&many));
+    }
 }

@@ -183,7 +183,10 @@ impl Node {
         }
         self.check_lease()?;
         let row = self.read(table, key)?;
-        row.owner.is_none().then_some((row.version, row.value))
+        row.owner.is_none().then(|| {
+            self.counters.reads_at_home += 1;
+            (row.version, row.value)
+        })
     }
 
     fn read(&self, table: TableId, key: Key) -> Option<Row> {

@@ -67,8 +67,16 @@ impl Outcome {
 
     /// Requests between nodes for each transaction that committed.
     pub fn requests_per_commit(&self) -> f64 {
-        let Counters { execute, validate, log, commit_backup, commit_primary, unlock, fenced: _ } =
-            self.requests;
+        let Counters {
+            execute,
+            validate,
+            log,
+            commit_backup,
+            commit_primary,
+            unlock,
+            fenced: _,
+            reads_at_home: _,
+        } = self.requests;
         let sum = execute + validate + log + commit_backup + commit_primary + unlock;
         sum as f64 / self.total().commits.max(1) as f64
     }
