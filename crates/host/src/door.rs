@@ -373,7 +373,9 @@ pub fn serve(
     let door = Door::open(&device)?;
     is_open(&device, &door);
     match idle {
-        None => ends.wait(),
+        None => {
+            ends.wait();
+        }
         Some(idle) => {
             let mut rest = idle;
             while !ends.wait_for(rest) {

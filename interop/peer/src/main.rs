@@ -53,7 +53,7 @@ fn own(address: &str, registry: &str, succeeds: bool) -> Result<()> {
 /// ends this process.
 fn open_door() -> Result<()> {
     let mut said = Ok(());
-    door::serve(&DeviceConfig::default(), |_, door| {
+    door::serve(&DeviceConfig::default(), None, |_, door| {
         let mut out = std::io::stdout().lock();
         said = writeln!(out, "{}", door.path().display()).and_then(|()| out.flush());
     })?;
