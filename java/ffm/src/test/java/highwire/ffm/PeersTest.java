@@ -128,7 +128,7 @@ class PeersTest {
     /** The same in Java, which finds the library as programs in C do. */
     private static Process java(int port, String... server) throws IOException {
         List<String> words = new ArrayList<>(List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-                "--enable-native-access=highwire.ffm", "-p", "target/classes:../verbs/target/classes", "-m", "highwire.ffm/highwire.ffm.RcPingpong", End.DEVICE, "" + port, "3000", "500"));
+                "--enable-native-access=highwire.ffm", "-p", "target/classes:../verbs/target/classes:../engine/target/classes", "-m", "highwire.ffm/highwire.ffm.RcPingpong", End.DEVICE, "" + port, "3000", "500"));
         words.addAll(List.of(server));
         ProcessBuilder builder = new ProcessBuilder(words).redirectErrorStream(true);
         builder.environment().put("LD_LIBRARY_PATH", End.LIBRARY.getParent().toAbsolutePath().toString());
