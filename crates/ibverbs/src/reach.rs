@@ -48,9 +48,9 @@ fn judge(
         return Reach::Zero;
     }
     let shard = number as u8;
-    let is_own = own.into_iter().any(|(gid, part)| {
-        gid.to_ip().to_canonical() == address && part.is_none_or(|part| part == shard)
-    });
+    let is_own = own
+        .into_iter()
+        .any(|(gid, part)| gid.to_ip().to_canonical() == address && part.is_none_or(|part| part == shard));
     if is_own {
         return if is_here() { Reach::Maybe } else { Reach::NotHere };
     }
