@@ -7,8 +7,10 @@ use crate::node::Event as NodeEvent;
 use super::super::clients::{self, Next};
 use super::{Event, World};
 
-/// Reads without a transaction have numbers in the history that no transaction has.
+/// Reads without a transaction have numbers in the history that no transaction has, and are those of another process than the client's
+/// transactions: the one that reads the same key begins before they end.
 const HOME_READS_FROM: u64 = 1 << 60;
+const HOME_WORKERS_FROM: u16 = 1 << 15;
 
 impl World {
     pub(in crate::simulation) fn stop_clients(&mut self) {
@@ -36,7 +38,8 @@ impl World {
             && let Some((version, value)) = process.node.read_at_home(local, table, key)
         {
             self.home_reads += 1;
-            let txid = Txid { node: at, worker, sequence: HOME_READS_FROM + self.home_reads };
+            let (worker, sequence) = (HOME_WORKERS_FROM + worker, HOME_READS_FROM + self.home_reads);
+            let txid = Txid { node: at, worker, sequence };
             self.history.transactions.push(clients::home_read(txid, now_ns, table, key, version, value));
         }
         process.node.execute(local, worker).expect("it has just begun");
