@@ -322,7 +322,7 @@ pub(super) fn detach() -> io::Result<()> {
 pub struct Background(io::PipeWriter);
 
 impl Background {
-    /// Goes on in a child, as [`detach`] does. The process that the user started ends successfully as soon as the child is
+    /// Goes on in a child, as `detach` does. The process that the user started ends successfully as soon as the child is
     /// [`Background::ready`], and with failure if that ends before. Only for a process of one thread.
     ///
     /// # Errors
