@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use highwire_host::faults::{Scenario, Start};
+use highwire_host::faults::{Event, Port, Scenario, Start, Times, Trigger};
 use highwire_link::shm::Registry;
 
 use crate::console::Console;
@@ -149,24 +149,31 @@ fn tell_all(socket: &UnixDatagram, folder: &Path, text: &str, only: Option<u32>)
 }
 
 fn describe(scenario: &Scenario) -> Vec<String> {
+    let name = |at: usize| match scenario.devices.get(at) {
+        Some(device) => device.name.clone(),
+        None => format!("hw{at}"),
+    };
     let mut lines = vec![format!("seed {}", scenario.seed)];
     for device in &scenario.devices {
         let address = device.address.map_or("an address of its own".into(), |address| address.to_string());
-        lines.push(format!("device {}: {address}, port {:?} at first", device.name, device.port));
+        lines.push(format!(
+            "device {}: {address}; its port is {} when it is opened",
+            device.name,
+            port_name(device.port)
+        ));
     }
     for rule in &scenario.calls {
         let errno = highwire_host::faults::words::errno_name(rule.errno);
-        lines.push(format!(
-            "{} returns {errno} from call {} on, {:?}",
-            rule.function, rule.trigger.nth, rule.trigger.times
-        ));
+        lines.push(format!("{} returns {errno}: {}", rule.function, which(&rule.trigger)));
     }
     for rule in &scenario.events {
         let start = match &rule.start {
-            Start::After(after) => format!("after {:.3} s", after.as_nanos() as f64 / 1e9),
-            Start::Call(function, trigger) => format!("at call {} of {function}", trigger.nth),
+            Start::After(after) => {
+                format!("{:.3} s after the first device was opened", after.as_nanos() as f64 / 1e9)
+            }
+            Start::Call(function, trigger) => format!("at {function}: {}", which(trigger)),
         };
-        lines.push(format!("device {}: {:?} {start}", rule.device, rule.event));
+        lines.push(format!("device {}: {}, {start}", name(rule.device), event_name(rule.event)));
     }
     let others = [
         ("limits on registered memory", scenario.registrations.len()),
@@ -176,4 +183,62 @@ fn describe(scenario: &Scenario) -> Vec<String> {
     lines
         .extend(others.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{count} {what}")));
     lines
+}
+
+fn port_name(port: Port) -> &'static str {
+    match port {
+        Port::Down => "down",
+        Port::Init => "not configured",
+        Port::Active => "active",
+    }
+}
+
+fn event_name(event: Event) -> String {
+    match event {
+        Event::Port(port) => format!("its port becomes {}", port_name(port)),
+        Event::Fatal => "it fails for good".to_owned(),
+        Event::GidChange => "its GIDs change places".to_owned(),
+        Event::QueuePairError(number) => format!("queue pair {number} goes to ERR"),
+        Event::Silence => "no packet passes, and nobody is told".to_owned(),
+        Event::Sound => "packets pass again".to_owned(),
+    }
+}
+
+/// Which of the calls that a rule is about.
+fn which(trigger: &Trigger) -> String {
+    let every = if trigger.every > 1 { format!(", then one in {}", trigger.every) } else { String::new() };
+    let times = match trigger.times {
+        Times::Count(1) => ", once".to_owned(),
+        Times::Count(times) => format!(", {times} times"),
+        Times::Forever => ", always".to_owned(),
+    };
+    let chance = match trigger.probability {
+        chance if chance < 1.0 => format!(", each with a chance of {}%", chance * 100.0),
+        _ => String::new(),
+    };
+    format!("from call {}{every}{times}{chance}", trigger.nth)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scenario_is_told_in_words() {
+        let text = "seed = 9\n[[device]]\nname = \"mlx5_0\"\nport = \"down\"\n\
+            [[call]]\nfunction = \"ibv_reg_mr\"\nerrno = \"ENOMEM\"\nnth = 3\nevery = 5\ntimes = 2\n\
+            [[call]]\nfunction = \"ibv_alloc_pd\"\nerrno = \"EIO\"\nprobability = \"10%\"\ntimes = \"forever\"\n\
+            [[event]]\ndo = \"port-up\"\nafter = \"250ms\"\n\
+            [[event]]\ndo = \"queue-pair-error\"\nqueue_pair = 2\ncall = \"ibv_post_send\"\n";
+        let scenario = Scenario::read("a.toml", text).expect("it is right");
+        let expected = [
+            "seed 9",
+            "device mlx5_0: an address of its own; its port is down when it is opened",
+            "ibv_reg_mr returns ENOMEM: from call 3, then one in 5, 2 times",
+            "ibv_alloc_pd returns EIO: from call 1, always, each with a chance of 10%",
+            "device mlx5_0: its port becomes active, 0.250 s after the first device was opened",
+            "device mlx5_0: queue pair 2 goes to ERR, at ibv_post_send: from call 1, once",
+        ];
+        assert_eq!(describe(&scenario), expected);
+    }
 }
