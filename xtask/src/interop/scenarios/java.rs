@@ -90,7 +90,7 @@ fn converse(scenario: &Scenario, requester: Side, jvm: &Jvm) -> Result<()> {
 fn ping_pong(home: &Path, client: Side) -> Result<()> {
     let guests = format!("ibv_rc_pingpong -d rxe0 -g 1 -p {PORT} -s 3000 -n 100");
     let program = home.join("bin/java").display().to_string();
-    let modules = format!("{}:{}", java::classes("ffm"), java::classes("verbs"));
+    let modules = ["ffm", "verbs", "engine"].map(java::classes).join(":");
     let words = [
         &program,
         "--enable-native-access=highwire.ffm",
