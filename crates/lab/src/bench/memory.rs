@@ -29,7 +29,7 @@ two queue pairs take that are connected with each other is divided by two. Each 
 
 Examples:
   highwire bench memory
-  highwire bench memory --queue-pairs 4000 --sends 16 --receives 16 --markdown"
+  highwire bench memory --queue-pairs 4000 --sends 16 --receives 16 --json"
 )]
 pub(crate) struct Args {
     /// Connections; each has two queue pairs.
@@ -44,9 +44,6 @@ pub(crate) struct Args {
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
-    /// Print a table for a page.
-    #[arg(long, conflicts_with = "json")]
-    markdown: bool,
     /// Measure one place, and print it as JSON.
     #[arg(long, hide = true)]
     only: Option<Place>,
@@ -99,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let rows: Vec<Row> =
         Place::value_variants().iter().map(|place| apart(args, *place)).collect::<Result<_>>()?;
-    show(args.json, &rows, |console| table(&rows, args.markdown, console))
+    show(args.json, &rows, |console| table(&rows, console))
 }
 
 /// A row by a process of its own, whose memory nobody has used before.
@@ -215,22 +212,13 @@ fn parse(rollup: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-fn table(rows: &[Row], is_markdown: bool, console: &mut Console) -> Result<()> {
-    if is_markdown {
-        console.line("| queue pairs of | bytes, connected | bytes, after a WRITE |\n|---|---:|---:|")?;
-    } else {
-        console.line(format!(
-            "{:<34} {:>16} {:>20}",
-            "queue pairs of", "bytes, connected", "bytes, after a WRITE"
-        ))?;
-    }
+fn table(rows: &[Row], console: &mut Console) -> Result<()> {
+    console.line(format!(
+        "{:<34} {:>16} {:>20}",
+        "queue pairs of", "bytes, connected", "bytes, after a WRITE"
+    ))?;
     for Row { place, connected, used } in rows {
-        let name = place.name();
-        console.line(if is_markdown {
-            format!("| {name} | {connected} | {used} |")
-        } else {
-            format!("{name:<34} {connected:>16} {used:>20}")
-        })?;
+        console.line(format!("{:<34} {connected:>16} {used:>20}", place.name()))?;
     }
     Ok(())
 }
