@@ -30,7 +30,8 @@ fn a_mistake_is_named_with_its_line_before_a_program_starts() {
     std::fs::write(&file, "seed = 1\n[[call]]\nfunction = \"ibv_create_qc\"\n").expect("a file");
     let shown = file.to_string_lossy().into_owned();
     let run = ["run", "--scenario", &shown, "--", "true"];
-    let run = Command::new(env!("CARGO_BIN_EXE_highwire")).args(run).output().expect("it starts");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_highwire"));
+    let run = command.args(run).env("HIGHWIRE_LIBS", "/nowhere").output().expect("it starts");
     for output in [fault(&["check", &shown]), run] {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{stderr}");

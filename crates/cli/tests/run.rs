@@ -115,6 +115,19 @@ fn libraries_that_are_not_there_are_named_with_what_builds_them() {
 }
 
 #[test]
+fn a_mistake_in_an_option_is_named_first_where_there_are_no_libraries() {
+    for words in [
+        &["--loss", "60%", "--reorder", "60%", "--", "true"][..],
+        &["--address", "192.0.2.1", "--", "true"],
+        &["--scenario", "/dev/null/none", "--", "true"],
+    ] {
+        let output = highwire(["run", "--libs", "/nowhere"]).args(words).output().expect("it starts");
+        let (_, stderr) = text(&output);
+        assert!(!output.status.success() && !stderr.contains("/nowhere"), "{words:?}: {stderr}");
+    }
+}
+
+#[test]
 fn a_program_that_cannot_take_libraries_is_warned_about() {
     let libraries = Libraries::new("static");
     let mut head = vec![0_u8; 128];

@@ -115,7 +115,6 @@ impl EnvironmentArgs {
     /// An option that is invalid on this machine; libraries that are not built.
     pub(crate) fn settings(&self) -> Result<Settings> {
         self.check_faults()?;
-        let libraries = Libraries::find(self.libs.as_deref())?;
         let mut settings = Settings::default();
         let mut set = |name, value: OsString| settings.set.push((name, value));
         if let Some(address) = self.address {
@@ -162,6 +161,8 @@ impl EnvironmentArgs {
                 std::path::absolute(file).context("--scenario-log names no file")?.into(),
             );
         }
+        // Last, so that a mistake in an option is named on a machine without libraries too.
+        let libraries = Libraries::find(self.libs.as_deref())?;
         set("HIGHWIRE_LIBS", libraries.folder().into());
         if let Ok(this_program) = std::env::current_exe() {
             set("HIGHWIRE_BROKER", this_program.into());
