@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 /// The ports of one direction, a word or several each, in a fixed order.
 pub(crate) trait Ports: Clone + Default {
@@ -192,45 +193,72 @@ fn verilate(block: &Block, ports: &str, folder: &Path) {
     std::fs::create_dir_all(&building).expect("the target folder can be written");
     std::fs::write(building.join("ports.inc"), ports).expect("the target folder can be written");
     let sources = sources();
+    let objects = building.join("obj");
     let mut command = Command::new("verilator");
     command
-        .args([
-            "--cc",
-            "--exe",
-            "--build",
-            "-Wall",
-            "--assert",
-            "-O3",
-            "--x-initial",
-            "unique",
-            "--x-assign",
-            "unique",
-        ])
+        .args(["--cc", "--exe", "-Wall", "--assert", "-O3"])
+        .args(["--x-initial", "unique", "--x-assign", "unique"])
         .args(["--prefix", "Vblock", "--top-module", block.top, "-o", "../block"])
         .arg("-CFLAGS")
         .arg(format!("-O1 -I{}", building.display()))
-        .args(["-MAKEFLAGS", "OPT_GLOBAL=-O0"])
         .arg("-Mdir")
-        .arg(building.join("obj"))
+        .arg(&objects)
         .arg("-y")
         .arg(&sources)
         .args(block.parameters.iter().map(|(name, value)| format!("-G{name}={value}")))
         .args(block.mutant.map(|mutant| format!("+define+{mutant}")))
         .arg(sources.join(format!("{}.sv", block.top)))
         .arg(sources.join("bench/bench.cpp"));
-    let output = command.output().expect("verilator runs");
-    assert!(
-        output.status.success(),
-        "verilator {}: {}{}",
-        block.top,
-        String::from_utf8_lossy(&output.stderr),
-        String::from_utf8_lossy(&output.stdout)
-    );
-    let _ = std::fs::remove_dir_all(building.join("obj"));
+    succeed(&mut command, block);
+    for runtime in runtime(&objects, block) {
+        let copy = objects.join(runtime.file_name().expect("it is a file"));
+        std::fs::copy(runtime, copy).expect("the target folder can be written");
+    }
+    succeed(&mut make(&objects), block);
+    let _ = std::fs::remove_dir_all(objects);
     if std::fs::rename(&building, folder).is_err() {
         // Another process was faster.
         let _ = std::fs::remove_dir_all(&building);
     }
+}
+
+/// Verilator's own part of every block, compiled once for all: it takes longer than a block.
+fn runtime(objects: &Path, block: &Block) -> &'static [PathBuf] {
+    static RUNTIME: OnceLock<[PathBuf; 2]> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        let names = ["verilated.o", "verilated_threads.o"];
+        let mut hasher = DefaultHasher::new();
+        Command::new("verilator").arg("--version").output().expect("verilator runs").stdout.hash(&mut hasher);
+        let folder =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rtl/runtime-{:016x}", hasher.finish()));
+        let kept = names.map(|name| folder.join(name));
+        if !kept.iter().all(|file| file.is_file()) {
+            succeed(make(objects).args(names), block);
+            std::fs::create_dir_all(&folder).expect("the target folder can be written");
+            for (name, kept) in names.iter().zip(&kept) {
+                // Another process may be doing the same.
+                std::fs::rename(objects.join(name), kept).expect("the target folder can be written");
+            }
+        }
+        kept
+    })
+}
+
+fn make(objects: &Path) -> Command {
+    let mut command = Command::new("make");
+    command.args(["-f", "Vblock.mk", "OPT_GLOBAL=-O0"]).current_dir(objects);
+    command
+}
+
+fn succeed(command: &mut Command, block: &Block) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?} for {}: {}{}",
+        block.top,
+        String::from_utf8_lossy(&output.stderr),
+        String::from_utf8_lossy(&output.stdout)
+    );
 }
 
 fn thread_name() -> String {
