@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::libs;
 use crate::shell::{Line, Log, target_dir};
+use crate::{debug, libs};
 
 use super::tools::Tools;
 use super::{check, floor, glibc};
@@ -21,22 +21,22 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// Builds it. Only the last step of each file differs from an ordinary build, so the two share all crates but the last.
+    /// Builds it. Only the last crate of each file differs from what the other steps build: the two share all others.
     ///
     /// # Errors
     /// The compiler or the linker failed; the log says why.
     pub(super) fn build(tools: &Tools, profile: Profile, log: &Log) -> Result<Product> {
         let stubs = glibc::stubs(tools, log)?;
-        let search = format!("-B{}/", stubs.display());
+        // What the compiler's own library needs of newer systems is none of the product's needs.
+        let words = format!("-B{}/ -Wl,-z,defs,--allow-shlib-undefined", stubs.display());
         let folder = target_dir().join("dist-cache/product");
         let _ = fs::remove_dir_all(&folder);
         let product = Product { folder };
         fs::create_dir_all(product.libraries())?;
 
-        check(&profile.of(Line::cargo("build --package highwire-ibverbs --lib")), log)?;
-        for package in ["highwire-paths", "highwire-poll"] {
-            check(&last_step(profile, package, "--lib", &search), log)?;
-        }
+        let libraries = "--package highwire-paths --package highwire-poll --lib";
+        let libraries = profile.build("highwire-ibverbs", libraries).env("HIGHWIRE_LINK_ARGS", &words);
+        check(&libraries, log)?;
         let built = target_dir().join(profile.folder());
         libs::link_all(&built, &product.libraries(), Some(&stubs))?;
         for name in LIBRARIES {
@@ -50,12 +50,13 @@ impl Product {
             }
         }
         // The program comes last, because it may hold the libraries.
-        let program = last_step(profile, "highwire", "--bin highwire", &search);
+        let program = profile.build("highwire", "--bin highwire").env("HIGHWIRE_LINK_ARGS", &words);
         check(&program.env("HIGHWIRE_EMBED_DIR", product.libraries()), log)?;
         fs::copy(built.join("highwire"), product.program()).context("cargo has made no program")?;
         strip(&product.program(), "--strip-all", log)?;
 
-        check(&last_step(profile, "highwire-lab", "--bin highwire-lab", &search), log)?;
+        let laboratory = profile.build("highwire-lab", "--bin highwire-lab");
+        check(&laboratory.env("HIGHWIRE_LINK_ARGS", &words), log)?;
         fs::copy(built.join("highwire-lab"), product.laboratory()).context("cargo has made no laboratory")?;
         strip(&product.laboratory(), "--strip-all", log)?;
         Ok(product)
@@ -94,20 +95,16 @@ pub(super) enum Profile {
 }
 
 impl Profile {
-    fn of(self, cargo: Line) -> Line {
-        if self == Profile::Release { cargo.arg("--release") } else { cargo }
+    fn build(self, package: &str, targets: &str) -> Line {
+        match self {
+            Profile::Release => Line::cargo("build --release --package").arg(package).words(targets),
+            Profile::Debug => debug::build(package, targets),
+        }
     }
 
     fn folder(self) -> &'static str {
         if self == Profile::Release { "release" } else { "debug" }
     }
-}
-
-/// Compiles a package with an option for its own last step only.
-fn last_step(profile: Profile, package: &str, what: &str, search: &str) -> Line {
-    let line = profile.of(Line::cargo("rustc --package").arg(package).words(what));
-    // What the compiler's own library needs of newer systems is none of the product's needs.
-    line.arg("--").arg(format!("-Clink-arg={search}")).words("-Clink-arg=-Wl,-z,defs,--allow-shlib-undefined")
 }
 
 fn strip(file: &Path, how: &str, log: &Log) -> Result<()> {
