@@ -29,7 +29,7 @@ use anyhow::{Context, Result, bail};
 use crate::measure::PROGRAMS;
 use crate::shell::{Line, Log, root, target_dir};
 use crate::test::Tally;
-use crate::{libs, packages};
+use crate::{debug, libs, packages};
 
 use case::Case;
 use results::{Results, Store};
@@ -204,7 +204,8 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
     if let Err(packages::Missing(reason)) = packages::ensure(PACKAGES, log)? {
         return Ok(Tally::skipped("dropin", &reason));
     }
-    let mut workshop = Workshop::open(true, true)?;
+    // As the other steps have built them: an optimised build would take longer than the cases.
+    let mut workshop = Workshop::open(true, false)?;
     let cases = chosen(&Args { quick: true, ..Args::default() })?;
     let mut tally = Tally::default();
     let mut runs: Vec<(&Case, bool)> = cases.iter().map(|case| (case, false)).collect();
@@ -222,7 +223,7 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
         });
     }
     workshop.close();
-    log.note("$ cargo xtask compat --quick")?;
+    log.note("$ cargo xtask compat --quick --debug")?;
     Ok(tally)
 }
 
@@ -264,9 +265,8 @@ fn play(cases: &[Case], workshop: &Workshop) -> Result<Results> {
 impl Workshop {
     fn open(build: bool, release: bool) -> Result<Workshop> {
         if build {
-            let line = Line::cargo(PROGRAMS).arg("--quiet");
-            let line = if release { line.arg("--release") } else { line };
-            if !line.run()? || libs::build(release)?.is_none() {
+            let line = if release { Line::cargo(PROGRAMS).arg("--release") } else { debug::program() };
+            if !line.arg("--quiet").run()? || libs::build(release)?.is_none() {
                 bail!("the libraries do not build");
             }
         }

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
 
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     engine.prepare(&log)?;
     for target in chosen {
-        let line = engine.line(target, args.minutes * 60, Speed::Fast);
+        let line = engine.line(target, args.minutes * 60);
         println!("$ {line}");
         if !line.run()? {
             return Ok(ExitCode::FAILURE);
@@ -64,34 +65,30 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every target for some seconds, as a step of `cargo xtask test`.
+/// Every target for some seconds, as a step of `cargo xtask test`: by the plain driver, since compiling the targets for libFuzzer takes
+/// minutes. Two at a time.
 pub(crate) fn step(log: &Log) -> Result<Tally> {
-    let mut tally = Tally::default();
-    let engine = match Engine::available() {
-        Ok(()) => Engine::best(log)?,
-        Err(reason) => {
-            tally = tally.with_skip("libFuzzer", &format!("{reason}; the plain driver ran instead"));
-            Engine::Plain
+    Engine::Plain.prepare(log)?;
+    let targets = targets()?;
+    let next = AtomicUsize::new(0);
+    let play = || -> Result<Tally> {
+        let mut tally = Tally::default();
+        while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let line = Engine::Plain.line(target, BRIEF_SECONDS);
+            let played = line.capture()?;
+            log.note(&format!("$ {line}\n{}{}", played.stdout, played.stderr))?;
+            tally.add(Tally::one(played.success));
         }
+        Ok(tally)
     };
-    engine.prepare(log)?;
-    for target in targets()? {
-        let success = engine.line(&target, BRIEF_SECONDS, Speed::Light).run_logged(log)?;
-        tally.add(Tally::one(success));
-        if !success {
-            break;
+    std::thread::scope(|scope| {
+        let lanes = [(); 2].map(|()| scope.spawn(play));
+        let mut tally = Tally::default();
+        for lane in lanes {
+            tally.add(lane.join().expect("a lane does not panic")?);
         }
-    }
-    Ok(tally)
-}
-
-/// How libFuzzer's targets are compiled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Speed {
-    /// For long runs.
-    Fast,
-    /// For seconds: compiling them takes longer than they run.
-    Light,
+        Ok(tally)
+    })
 }
 
 /// The runner of a target.
@@ -114,9 +111,10 @@ impl Engine {
         Ok(())
     }
 
-    /// libFuzzer where it can run; installs cargo-fuzz into the build folder once, not optimised, since it only starts others.
+    /// libFuzzer where it can run, and the reason said otherwise; installs cargo-fuzz into the build folder once, not optimised, since it only starts others.
     fn best(log: &Log) -> Result<Self> {
-        if Self::available().is_err() {
+        if let Err(reason) = Self::available() {
+            println!("{reason}");
             return Ok(Self::Plain);
         }
         let tools = target_dir().join("xtask/tools");
@@ -147,7 +145,7 @@ impl Engine {
 
     /// The command that runs `target` for a given time. Inputs that libFuzzer wants to keep go into its own
     /// corpus folder; an input that breaks a promise goes into `fuzz/artifacts/`.
-    fn line(&self, target: &str, seconds: u64, speed: Speed) -> Line {
+    fn line(&self, target: &str, seconds: u64) -> Line {
         match self {
             Self::Plain => driver("run").arg(target).arg("--seconds").arg(seconds.to_string()),
             Self::LibFuzzer(program) => {
@@ -158,7 +156,6 @@ impl Engine {
                     .words("run nightly")
                     .arg(program)
                     .arg("run")
-                    .words(if speed == Speed::Light { "--dev" } else { "" })
                     .arg("--target-dir")
                     .arg(target_dir().join("fuzz"))
                     .arg(target)

@@ -3,6 +3,7 @@
 //! A step writes its commands and their output into its own log, `target/xtask/<step>.log`, and returns a
 //! [`Tally`]. A part that cannot run on this machine is a skip with its reason, never a silent pass.
 
+mod binaries;
 mod busy;
 mod doctest;
 mod report;

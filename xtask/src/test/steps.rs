@@ -14,8 +14,8 @@ use crate::{
     store, witnesses,
 };
 
-use super::doctest;
 use super::tally::Tally;
+use super::{binaries, doctest};
 
 /// One numbered step.
 pub(super) struct Step {
@@ -127,9 +127,9 @@ fn unit(log: &Log) -> Result<Tally> {
     }
     let broker = target_dir().join("debug/highwire");
     let line = Line::cargo(
-        "test --workspace --exclude highwire --exclude highwire-lab --exclude highwire-python --lib --bins --tests --no-fail-fast",
+        "test --workspace --exclude highwire --exclude highwire-lab --exclude highwire-python --lib --bins --tests",
     );
-    cargo_test(log, line.env("HIGHWIRE_BROKER", broker))
+    binaries::run(log, line, ("HIGHWIRE_BROKER", &broker))
 }
 
 /// Devices of the tests meet in a folder of their own, which must be empty when all have ended.
