@@ -7,12 +7,14 @@ pub struct CoreConfig {
     pub memory_latency_cycles: u64,
     /// Whether cycles like those seen before are repeated from memory instead of being worked out. No result depends on it.
     pub remembers_cycles: bool,
+    /// Whether the core accounts for each cycle ([`Stalls`](crate::Stalls)). Then it works out all of them.
+    pub tells_stalls: bool,
 }
 
 impl Default for CoreConfig {
     /// A memory of 40 cycles.
     fn default() -> CoreConfig {
-        CoreConfig { memory_latency_cycles: 40, remembers_cycles: true }
+        CoreConfig { memory_latency_cycles: 40, remembers_cycles: true, tells_stalls: false }
     }
 }
 

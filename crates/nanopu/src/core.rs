@@ -11,6 +11,7 @@ mod memo;
 mod outcome;
 mod pipeline;
 mod record;
+mod stalls;
 mod world;
 
 use highwire_riscv::{Hart, Retired, Trap};
@@ -21,6 +22,7 @@ use banks::Boards;
 use memo::Memo;
 use pipeline::Pipeline;
 pub(crate) use pipeline::{Slot, Turn};
+pub use stalls::{Stall, StallRun, Stalls};
 use world::Side;
 pub(crate) use world::{Ask, LOADS, STORE, STORES, Since, World, fetched};
 
@@ -69,8 +71,10 @@ impl Core {
     /// A core that is about to fetch the first instruction of `hart`.
     pub fn new(hart: Hart, config: &CoreConfig) -> Core {
         let pipeline = Pipeline::new(hart.pc);
-        let side = Side::new(config.memory_latency_cycles);
-        let memo = Memo::new(config.remembers_cycles);
+        let mut side = Side::new(config.memory_latency_cycles);
+        side.stalls = config.tells_stalls.then(|| Box::new(Stalls::new()));
+        // A cycle that is repeated from memory does not say why it went so.
+        let memo = Memo::new(config.remembers_cycles && !config.tells_stalls);
         Core { hart, cycle: 0, pipeline, memo, worked_out: 0, side }
     }
 
@@ -94,6 +98,18 @@ impl Core {
     /// How many of the cycles were worked out, and not repeated from memory.
     pub fn worked_out(&self) -> u64 {
         self.worked_out + self.memo.worked_out
+    }
+
+    /// The cycles by what happened in them, on a core that tells ([`CoreConfig::tells_stalls`]).
+    pub fn stalls(&self) -> Option<&Stalls> {
+        self.side.stalls.as_deref()
+    }
+
+    /// Records so many runs of stalls from now on, on a core that tells.
+    pub fn record_stalls(&mut self, runs_max: usize) {
+        if let Some(stalls) = &mut self.side.stalls {
+            stalls.record_runs(runs_max);
+        }
     }
 
     /// A device writes to the line of `address`, so the data cache loses it. Returns whether the line was

@@ -10,7 +10,7 @@ use highwire_riscv::Class;
 
 use crate::cache::share_bus;
 use crate::config::{DATA_MISS_CYCLES, WRITE_BACK_CYCLES};
-use crate::core::{Ask, LOADS, STORE, STORES, Slot, World};
+use crate::core::{Ask, LOADS, STORE, STORES, Slot, Stall, World};
 use crate::port::Port;
 use device::DeviceRequest;
 use probe::Probe;
@@ -179,6 +179,28 @@ impl DataCache {
     pub(crate) fn refuses(&self) -> bool {
         self.s2
             .is_some_and(|(access, refused)| refused || !(self.s2_hit || access.traps || self.asks_device()))
+    }
+
+    /// Why the access at write-back is replayed, if it is.
+    pub(crate) fn why_refused(&self) -> Stall {
+        match self.s2 {
+            Some((access, _)) if access.is_device => Stall::Device,
+            Some((_, false)) => Stall::DataLine,
+            _ => self.why_busy(),
+        }
+    }
+
+    /// Why an access cannot enter.
+    pub(crate) fn why_busy(&self) -> Stall {
+        if self.transfer.is_some() || self.written_back.is_some() || self.probe != Probe::None {
+            Stall::DataLine
+        } else if self.device.is_some() {
+            Stall::Device
+        } else if self.misses_line() {
+            Stall::DataLine
+        } else {
+            Stall::Store
+        }
     }
 
     /// Whether something ends on the bus in this cycle: a line, its way to memory, or an access to a device. Decode then lets

@@ -37,7 +37,7 @@ mod timeline;
 mod unhandled;
 
 pub use config::CoreConfig;
-pub use core::{Commit, Core, Event};
+pub use core::{Commit, Core, Event, Stall, StallRun, Stalls};
 pub use interface::{CONTEXTS_MAX, Demand, Interface, Mistake, Misuse, Occurrence};
 pub use node::{Node, NodeConfig, NodeEvent};
 pub use port::{Port, RX_REGISTER, SWITCH_THREAD, TX_REGISTER, csr};

@@ -40,7 +40,7 @@ pub struct NodeConfig {
     /// Whether each context of a core may have a bank of registers, so that the scheduler switches without a handler. The prototype
     /// has none.
     pub context_banks: bool,
-    /// Whether [`Node::run_until`] passes over cycles in which all cores only poll. No result depends on it.
+    /// Whether [`Node::run_until`] passes over cycles in which all cores only poll, unless cores tell their stalls. No result depends on it.
     pub skips_idle: bool,
 }
 
@@ -165,7 +165,7 @@ impl<T: Transport> Node<T> {
             events: Vec::new(),
             exceptions: vec![Exceptions::default(); cores],
             watches: vec![Watch::default(); cores],
-            skips_idle: config.skips_idle,
+            skips_idle: config.skips_idle && !config.core.tells_stalls,
             skipped: 0,
         })
     }

@@ -2,6 +2,7 @@
 
 use super::outcome::TrapStage;
 use super::pipeline::{Long, Pipeline, WRONG_PATH};
+use super::stalls::Stall;
 use super::world::{Ask, World};
 use crate::dcache::{Access, Request};
 use crate::port::Port;
@@ -21,7 +22,15 @@ impl Pipeline {
         {
             self.long = None;
         }
+        let replayed = self.stages[memory].replays;
         let refused = self.leave_memory(cycle, memory, overruled);
+        if refused
+            && !replayed
+            && let Some(stalls) = &mut world.side.stalls
+        {
+            let is_float = self.stages[memory].needs.is_float();
+            stalls.tell(memory, if is_float { Stall::FloatUnit } else { Stall::Device });
+        }
         if refused
             && let Some(long) = self.long
             && long.serial == memory_serial
@@ -57,6 +66,14 @@ impl Pipeline {
                 let (ready, register) = (cycle + u64::from(slot.unit_cycles), slot.needs.writes_x());
                 world.tell(Ask::KeepLong, self.behind(serial), 0);
                 self.long = Some(Long { ready, register, serial, bank: self.bank() });
+            }
+            if refused
+                && !self.stages[execute].replays
+                && let Some(stalls) = &mut world.side.stalls
+            {
+                let is_unit = !hoped && is_long;
+                let other = if hoped { Stall::Device } else { self.data_cache.why_busy() };
+                stalls.tell(execute, if is_unit { Stall::Unit } else { other });
             }
             self.stages[execute].replays |= refused;
         }

@@ -7,6 +7,7 @@ use highwire_riscv::Class;
 
 use super::banks::Boards;
 use super::outcome::TrapStage;
+use super::stalls::{Decoded, Stall};
 use super::world::{Ask, Since, World};
 use crate::dcache::DataCache;
 use crate::decode::{NO_NEEDS, Needs};
@@ -280,7 +281,13 @@ impl Pipeline {
         };
         let killed = redirect.is_some();
 
-        let stalls = leaves || self.stalls(arriving, world) || (B::IS_NETWORK && self.waits_for_word(world));
+        let stall = if leaves { Some(Stall::ThreadSwitch) } else { self.stall(arriving, world) };
+        let stall = if stall.is_none() && B::IS_NETWORK && self.waits_for_word(world) {
+            Some(Stall::Word)
+        } else {
+            stall
+        };
+        let stalls = stall.is_some();
         let issues = !stalls && !killed && self.frontend.fetched().is_whole();
         let issues = issues && self.issue(world);
         if !issues {
@@ -292,6 +299,10 @@ impl Pipeline {
             let needs = &self.write_back().needs;
             needs.class == Class::Fence && needs.flushes()
         };
+        if world.side.stalls.is_some() {
+            let (overruled, turned) = (redirect_back.is_some(), turned.is_some());
+            self.account(Decoded { turn, overruled, killed, turned, stall, issues }, world);
+        }
         self.pause(pauses, killed || turned.is_some(), world);
         self.move_stages(redirect_back.is_some(), killed, world);
         // Fetch has turned to another thread for good.

@@ -13,6 +13,7 @@ use highwire_riscv::Hart;
 
 use super::banks::Banks;
 use super::record::Records;
+use super::stalls::Stalls;
 use crate::cache::Tags;
 use crate::decode::Decoder;
 use crate::port::{Port, SWITCH_THREAD};
@@ -154,6 +155,8 @@ pub(crate) struct Side {
     /// Counts how often the instruction cache changed, from one on.
     pub(crate) version: u64,
     pub(crate) log: Log,
+    /// The account of the cycles, if it is kept.
+    pub(super) stalls: Option<Box<Stalls>>,
 }
 
 impl Side {
@@ -177,6 +180,7 @@ impl Side {
             banks: None,
             version: 1,
             log: Log::default(),
+            stalls: None,
         }
     }
 }

@@ -118,6 +118,11 @@ impl Frontend {
         }
     }
 
+    /// Whether fetch waits for a line, or is about to ask for one.
+    pub(crate) fn lacks_line(&self) -> bool {
+        self.refill.is_some() || self.misses()
+    }
+
     /// The line that is missing.
     pub(crate) fn missing_line(&self) -> u64 {
         self.refill_address
