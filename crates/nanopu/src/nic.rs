@@ -27,7 +27,10 @@ pub use select::Selector;
 pub use selection::{Selection, TreeShape};
 pub use send::SendCounters;
 pub use timing::SelectionTiming;
-pub use transport::{Answer, Arriving, Departing, Homa, HomaConfig, Ndp, PipelineCycles, Transport, bit};
+pub use transport::{
+    Answer, Arriving, Departing, Homa, HomaConfig, Ndp, PipelineCycles, RoundTrips, Taken, Transport,
+    TransportKind, bit,
+};
 pub use tree::{Joined, Tree};
 
 use crate::interface::{Demand, Interface};
@@ -203,7 +206,8 @@ impl<T: Transport> Nic<T> {
     pub fn receive(&mut self, last: u64, packet: Packet) {
         self.quiet_until = 0;
         let words = packet.wire_words();
-        self.timeline.mark((last + 1).saturating_sub(words), Stage::WireIn, words);
+        let message = Some(packet.source_context);
+        self.timeline.mark_of((last + 1).saturating_sub(words), Stage::WireIn, words, message);
         let more_cycles = self.transport.pipeline_cycles().ingress;
         self.receiver.arrive(last - self.early_cycles(&packet), packet, more_cycles);
     }
@@ -251,7 +255,7 @@ impl<T: Transport> Nic<T> {
             }
         }
         if let Some(packet) = self.receiver.poll_ingress(cycle) {
-            self.timeline.mark(cycle, Stage::Ingress, packet.wire_words());
+            self.timeline.mark_of(cycle, Stage::Ingress, packet.wire_words(), Some(packet.source_context));
             self.take(cycle, packet);
         }
         let mut delivers = false;
@@ -274,7 +278,7 @@ impl<T: Transport> Nic<T> {
 
     /// When something happens next by itself; `u64::MAX` if nothing does.
     pub fn next_event(&self) -> u64 {
-        self.receiver.next_event().min(self.sender.next_event())
+        self.receiver.next_event().min(self.sender.next_event(&self.transport))
     }
 
     pub(crate) fn record_timeline(&mut self) {

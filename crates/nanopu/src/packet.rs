@@ -6,7 +6,7 @@
 //!   10 sender's message 16 · 12 buffer 16 · 14 buffer class · 15 granted priority · 16 padding, to 30
 //! ```
 //!
-//! The packet's own priority is the precedence in IPv4's type of service, its three highest bits.
+//! The packet's own priority is the precedence in IPv4's type of service, its three highest bits. The two lowest are ECN's.
 //!
 //! A word is eight bytes, most significant first. The first word of a message, in either direction, is its application header.
 
@@ -27,6 +27,10 @@ const LNIC: usize = 34;
 /// Where the precedence is, and its lowest bit.
 const TYPE_OF_SERVICE: usize = 15;
 const PRECEDENCE_SHIFT: u32 = 5;
+/// ECN's bits there, and what they say.
+const ECN_BITS: u8 = 3;
+const ECT: u8 = 2;
+const CE: u8 = 3;
 
 /// What a packet is, as bits.
 pub mod flag {
@@ -40,6 +44,10 @@ pub mod flag {
     pub const PULL: u8 = 8;
     /// Its payload has been cut off.
     pub const CHOP: u8 = 16;
+    /// Of control packets: a switch had marked the packet that this one answers.
+    pub const ECHO: u8 = 32;
+    /// No packet has these.
+    pub(super) const UNKNOWN: u8 = 0xc0;
 }
 
 /// The first word of a message: the peer, its context, and how many bytes follow.
@@ -62,6 +70,36 @@ impl AppHeader {
     /// From the word that a program writes.
     pub fn from_word(word: u64) -> AppHeader {
         AppHeader { peer: (word >> 32) as u32, context: (word >> 16) as u16, bytes: word as u16 }
+    }
+}
+
+/// What ECN says of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Ecn {
+    /// Switches leave it alone.
+    #[default]
+    NotCapable,
+    /// A congested switch may mark it.
+    Capable,
+    /// A switch has marked it.
+    Marked,
+}
+
+impl Ecn {
+    fn bits(self) -> u8 {
+        match self {
+            Ecn::NotCapable => 0,
+            Ecn::Capable => ECT,
+            Ecn::Marked => CE,
+        }
+    }
+
+    fn of_bits(bits: u8) -> Ecn {
+        match bits & ECN_BITS {
+            0 => Ecn::NotCapable,
+            CE => Ecn::Marked,
+            _ => Ecn::Capable,
+        }
     }
 }
 
@@ -95,6 +133,8 @@ pub struct Packet {
     pub priority: u8,
     /// In PULLs: the priority of the packets that they allow.
     pub grant_priority: u8,
+    /// Whether switches may mark it, and whether one has.
+    pub ecn: Ecn,
     /// The payload; a DATA packet's, unless it has been cut off.
     pub payload: Vec<u8>,
 }
@@ -170,6 +210,7 @@ impl Packet {
             flags,
             source_context: self.destination_context,
             destination_context: self.source_context,
+            ecn: Ecn::NotCapable,
             payload: Vec::new(),
             ..*self
         }
@@ -181,7 +222,7 @@ impl Packet {
         bytes[12..14].copy_from_slice(&ETHERTYPE_IPV4.to_be_bytes());
         let ip_bytes = (HEADER_BYTES - 14 + self.payload.len()) as u16;
         bytes[14] = 0x45;
-        bytes[TYPE_OF_SERVICE] = self.priority << PRECEDENCE_SHIFT;
+        bytes[TYPE_OF_SERVICE] = self.priority << PRECEDENCE_SHIFT | self.ecn.bits();
         bytes[16..18].copy_from_slice(&ip_bytes.to_be_bytes());
         bytes[22] = 64;
         bytes[23] = PROTOCOL;
@@ -216,7 +257,10 @@ impl Packet {
         }
         let flags = headers[LNIC];
         let is_data = flags & flag::DATA != 0;
-        if is_data == (flags & (flag::ACK | flag::NACK | flag::PULL) != 0) || flags >> 5 != 0 {
+        if is_data == (flags & (flag::ACK | flag::NACK | flag::PULL) != 0)
+            || flags & flag::UNKNOWN != 0
+            || is_data && flags & flag::ECHO != 0
+        {
             return Err(PacketError::Flags(flags));
         }
         let message_bytes = u16_at(LNIC + 5);
@@ -246,6 +290,7 @@ impl Packet {
             buffer_class: headers[LNIC + 14],
             priority: headers[TYPE_OF_SERVICE] >> PRECEDENCE_SHIFT,
             grant_priority: headers[LNIC + 15],
+            ecn: Ecn::of_bits(headers[TYPE_OF_SERVICE]),
             payload: rest.get(..expected).ok_or(PacketError::Length)?.to_vec(),
         })
     }
@@ -309,7 +354,16 @@ mod tests {
         }
         let pull = Packet { flags: flag::ACK | flag::PULL, pull_offset: 9, payload: vec![], ..data(16) };
         let pull = Packet { priority: 7, grant_priority: 2, ..pull };
-        assert_eq!(Packet::decode(&pull.encode()), Ok(pull));
+        assert_eq!(Packet::decode(&pull.encode()), Ok(pull.clone()));
+        let echo = Packet { flags: flag::ACK | flag::ECHO, ..pull };
+        assert_eq!(Packet::decode(&echo.encode()), Ok(echo));
+        for ecn in [Ecn::NotCapable, Ecn::Capable, Ecn::Marked] {
+            let packet = Packet { ecn, priority: 5, ..data(100) };
+            assert_eq!(packet.reply(flag::ACK).ecn, Ecn::NotCapable);
+            assert_eq!(Packet::decode(&packet.encode()), Ok(packet));
+        }
+        let echo_of_data = Packet { flags: flag::DATA | flag::ECHO, ..data(100) };
+        assert!(matches!(Packet::decode(&echo_of_data.encode()), Err(PacketError::Flags(_))));
         let mut trimmed = data(1000);
         trimmed.trim();
         assert_eq!(trimmed.wire_bytes(), 72);

@@ -111,7 +111,7 @@ impl Interface {
         let (context, is_active, priority) = (entry.id, entry.is_active, entry.priority);
         self.current_priority = priority;
         self.began = is_active.then_some(cycle);
-        self.timeline.mark(cycle, Stage::Done, context.into());
+        self.timeline.mark_behind(cycle, Stage::Done, Stage::WordRead, context);
         self.demands.push_back(Demand::Done { context });
         self.decide(cycle);
     }

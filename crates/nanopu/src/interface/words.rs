@@ -43,7 +43,7 @@ impl Interface {
             self.misuse.note(Mistake::ReceiveOverrun, Occurrence { cycle, pc: None, context, detail });
         }
         entry.words.push_back(word);
-        self.timeline.mark(cycle, Stage::WordDelivered, word);
+        self.timeline.mark_word(cycle, Stage::WordDelivered, (0, context), word);
         if is_first {
             entry.arrivals.push_back(cycle);
             entry.is_active = true;
@@ -61,7 +61,10 @@ impl Interface {
         if word.is_none() {
             self.misuse.note(mistake, self.occurrence(cycle, 0));
         }
-        self.timeline.mark(cycle, Stage::WordRead, word.unwrap_or(0));
+        match word {
+            Some(word) => self.timeline.mark_word(cycle, Stage::WordRead, (0, self.current), word),
+            None => self.timeline.mark(cycle, Stage::WordRead, 0),
+        }
         word.unwrap_or(0)
     }
 
@@ -86,7 +89,7 @@ impl Interface {
     pub fn put_word(&mut self, cycle: u64, word: u64) {
         let broken = self.late.take();
         self.break_promise(broken);
-        self.timeline.mark(cycle, Stage::WordWritten, word);
+        self.timeline.mark_word(cycle, Stage::WordWritten, (0, self.current), word);
         let here = self.occurrence(cycle, word);
         if self.outbox.len() >= TRANSMIT_WORDS {
             let detail = self.outbox.len() as u64;

@@ -3,7 +3,7 @@
 use highwire_fabric::{self as fabric, HostId};
 
 use super::{address, host_of};
-use crate::packet::{HEADER_BYTES, Packet, SEGMENT_BYTES, TRIMMED_BYTES, flag};
+use crate::packet::{Ecn, HEADER_BYTES, Packet, SEGMENT_BYTES, TRIMMED_BYTES, flag};
 
 /// The priority of data, unless its packets name another.
 pub const DATA_PRIORITY: u8 = 0;
@@ -26,6 +26,7 @@ pub struct Frame {
     buffer_class: u8,
     priority: u8,
     grant_priority: u8,
+    ecn: Ecn,
     payload_bytes: u16,
     payload: [u8; SEGMENT_BYTES],
 }
@@ -68,6 +69,7 @@ impl Frame {
             buffer_class: packet.buffer_class,
             priority: packet.priority,
             grant_priority: packet.grant_priority,
+            ecn: packet.ecn,
             payload_bytes: packet.payload.len() as u16,
             payload,
         })
@@ -89,6 +91,7 @@ impl Frame {
             buffer_class: self.buffer_class,
             priority: self.priority,
             grant_priority: self.grant_priority,
+            ecn: self.ecn,
             payload: self.payload[..usize::from(self.payload_bytes)].to_vec(),
         }
     }
@@ -121,6 +124,14 @@ impl fabric::Packet for Frame {
     fn priority(&self) -> u8 {
         let is_data = self.flags & flag::DATA != 0 && !self.is_trimmed();
         if is_data { self.priority } else { self.priority.max(CONTROL_PRIORITY) }
+    }
+
+    fn is_ecn_capable(&self) -> bool {
+        self.ecn == Ecn::Capable
+    }
+
+    fn mark_congestion(&mut self) {
+        self.ecn = Ecn::Marked;
     }
 
     fn trim(&mut self) -> bool {

@@ -6,7 +6,7 @@ use super::buffers::Buffers;
 use super::dispatch::{DeliveredWord, Dispatch, Message, Released};
 use super::transport::{Arriving, Transport};
 use super::{NicConfig, Numbers, Selection, Waiting};
-use crate::packet::{AppHeader, HEADER_BYTES, Packet, SEGMENT_BYTES, flag};
+use crate::packet::{AppHeader, Ecn, HEADER_BYTES, Packet, SEGMENT_BYTES, flag};
 use crate::timeline::{Stage, Timeline};
 
 /// Cycles from the last word on the interface to the packet's way out of the ingress pipeline: two cycles of
@@ -180,6 +180,7 @@ impl Receiver {
             self.partial.insert(key, Partial { state, payload, streamed: 0, message, memory_bytes });
         }
         let partial = self.partial.get_mut(&key).expect("just looked up");
+        transport.at(cycle);
         let answer = transport.on_data(&mut partial.state, &packet);
         if packet.flags & flag::CHOP == 0 {
             self.keep(cycle, key, &packet);
@@ -187,7 +188,9 @@ impl Receiver {
             self.counters.trimmed += 1;
         }
         let priority = transport.control_priority();
-        Some(Reply { packet: Packet { priority, ..packet.reply(answer.verdict) }, pull: answer.pull })
+        let echo = if packet.ecn == Ecn::Marked { flag::ECHO } else { 0 };
+        let reply = Packet { priority, ..packet.reply(answer.verdict | echo) };
+        Some(Reply { packet: reply, pull: answer.pull })
     }
 
     /// By what reassembly knows the packet's message.
@@ -276,7 +279,8 @@ impl Receiver {
             if self.numbers == Numbers::InReassembly && message.stream.is_none() {
                 self.partial.remove(&message.key);
             }
-            timeline.mark(cycle, Stage::Reassembled, message.payload.len() as u64);
+            let bytes = message.payload.len() as u64;
+            timeline.mark_of(cycle, Stage::Reassembled, bytes, Some(message.header.context));
             // The buffer is read 64 bytes a cycle, and the first of them holds the application header.
             self.buffer_free = cycle + 1 + message.payload.len() as u64 / 64;
             self.dispatch.arrive(cycle, message);

@@ -1,5 +1,7 @@
 //! From words to packets: packetization, credit, timers, and the wire.
 
+mod departures;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use super::NicConfig;
@@ -7,7 +9,7 @@ use super::buffers::Buffers;
 use super::pace::Pace;
 use super::transport::{Departing, Transport};
 use crate::interface::Interface;
-use crate::packet::{AppHeader, HEADER_BYTES, Packet, SEGMENT_BYTES, flag};
+use crate::packet::{AppHeader, Ecn, HEADER_BYTES, Packet, SEGMENT_BYTES, flag};
 use crate::timeline::{Stage, Timeline};
 
 /// From a packet's last word to the arbiter, and from there to the first word on the wire.
@@ -72,6 +74,11 @@ impl Outgoing {
         mask(whole.min(self.state.credit.into()))
     }
 
+    /// The cycle before which no packet of it leaves.
+    fn earliest(&self, transport: &dyn Transport) -> u64 {
+        transport.earliest(self.header.peer, &self.state)
+    }
+
     fn is_delivered(&self) -> bool {
         self.state.delivered == mask(self.packets())
     }
@@ -110,6 +117,10 @@ pub(super) struct Sender {
     /// How fast cores write, if packets may leave before they are whole.
     pace: Option<Pace>,
     by_context: bool,
+    /// Of data packets.
+    ecn: Ecn,
+    /// A message has waited for a cycle of its own ([`Transport::earliest`]), so any may.
+    is_paced: bool,
     /// Whether to make up for lost pulls: when all packets of a message that left have arrived and its credit
     /// is used up, a pull was lost, and one packet leaves without credit. The prototype's messages are short
     /// enough not to need it.
@@ -144,6 +155,8 @@ impl Sender {
             address,
             pace: cut_through.map(Pace::new),
             by_context: sends_by_context,
+            ecn: if transport.is_ecn_capable() { Ecn::Capable } else { Ecn::NotCapable },
+            is_paced: false,
             makes_up_for_pulls: config.long_messages.is_some(),
             cut: None,
             whole: None,
@@ -178,9 +191,9 @@ impl Sender {
             let accepted = heads
                 .into_iter()
                 .find(|&(_, context, word)| self.accept_word(cycle, (core, context), word, transport));
-            let Some((place, _, word)) = accepted else { continue };
+            let Some((place, context, word)) = accepted else { continue };
             interface.take_sent_at(place);
-            timeline.mark(cycle, Stage::WordAccepted, word);
+            timeline.mark_word(cycle, Stage::WordAccepted, (core, context), word);
             return Some(core);
         }
         None
@@ -262,7 +275,9 @@ impl Sender {
         }
         let Some(number) = self.take_number(header.bytes) else { return false };
         self.counters.messages += 1;
+        transport.at(cycle);
         let state = transport.begin(header);
+        self.is_paced |= transport.earliest(header.peer, &state) > 0;
         let (payload, deadline) = (Vec::with_capacity(bytes), u64::MAX);
         let sequence = self.next_sequence;
         self.next_sequence = sequence.wrapping_add(1);
@@ -273,18 +288,19 @@ impl Sender {
             self.schedule(cycle, number, 0);
         } else {
             self.writing.insert(key, Writing::Buffer(number));
-            self.begin_cut(cycle, number, bytes);
+            self.begin_cut(cycle, number, bytes, transport);
         }
         true
     }
 
     /// Lets a packet leave before it is written, if no other packet does so, and the core will keep ahead of
     /// the wire.
-    fn begin_cut(&mut self, cycle: u64, number: u16, bytes: usize) {
+    fn begin_cut(&mut self, cycle: u64, number: u16, bytes: usize, transport: &dyn Transport) {
         let Some(pace) = &self.pace else { return };
         let is_alone = self.cut.is_none() && self.whole.is_none() && self.writing.len() == 1;
         let Some(message) = self.messages[usize::from(number)].as_ref() else { return };
-        if !is_alone || message.state.credit == 0 || bytes > SEGMENT_BYTES {
+        let waits = message.state.credit == 0 || message.earliest(transport) > cycle;
+        if !is_alone || waits || bytes > SEGMENT_BYTES {
             return;
         }
         let words = bytes.div_ceil(8) as u64;
@@ -389,7 +405,9 @@ impl Sender {
         if !is_ours || !is_sent {
             return;
         }
+        transport.at(cycle);
         transport.on_control(&mut message.state, packet);
+        self.is_paced |= message.earliest(transport) > 0;
         if message.is_delivered() {
             self.counters.delivered += 1;
             self.buffers.give(message.header.bytes);
@@ -436,8 +454,9 @@ impl Sender {
             self.control(cycle, pull);
         }
         self.scan_timers(cycle, transport);
-        if let Some(whole) = self.whole.take() {
-            return Some(whole);
+        if let Some((first, packet)) = self.whole.take() {
+            self.tell_sent(cycle, &packet, transport);
+            return Some((first, packet));
         }
         if self.wire_free > cycle + self.egress_cycles {
             return None;
@@ -448,15 +467,14 @@ impl Sender {
             None if self.cut.is_some_and(|cut| cut.start <= cycle && cut.first.is_none()) => {
                 self.start_cut(cycle, first, timeline)?
             }
-            None => self.next_data(cycle)?,
+            None => self.next_data(cycle, transport)?,
         };
         self.wire_free = first + packet.wire_words();
-        timeline.mark(
-            cycle,
-            if packet.is_data() { Stage::Packetized } else { Stage::Controlled },
-            packet.wire_words(),
-        );
-        timeline.mark(first, Stage::WireOut, packet.wire_words());
+        let (words, message) = (packet.wire_words(), Some(packet.destination_context));
+        let arbitrated = if packet.is_data() { Stage::Packetized } else { Stage::Controlled };
+        timeline.mark_of(cycle, arbitrated, words, message);
+        timeline.mark_of(first, Stage::WireOut, words, message);
+        self.tell_sent(cycle, &packet, transport);
         Some((first, packet))
     }
 
@@ -467,11 +485,11 @@ impl Sender {
         if cut.is_written {
             return self.end_cut(cycle, first);
         }
-        let bytes = self.messages[usize::from(cut.number)].as_ref()?.header.bytes;
+        let AppHeader { bytes, context, .. } = self.messages[usize::from(cut.number)].as_ref()?.header;
         let words = HEADER_WORDS + u64::from(bytes).div_ceil(8);
         self.wire_free = first + words;
-        timeline.mark(cycle, Stage::Packetized, words);
-        timeline.mark(first, Stage::WireOut, words);
+        timeline.mark_of(cycle, Stage::Packetized, words, Some(context));
+        timeline.mark_of(first, Stage::WireOut, words, Some(context));
         None
     }
 
@@ -482,10 +500,8 @@ impl Sender {
         Some(packet)
     }
 
-    fn next_data(&mut self, cycle: u64) -> Option<Packet> {
-        let queue =
-            self.queues.iter_mut().find(|queue| queue.front().is_some_and(|&(due, ..)| due <= cycle))?;
-        let (_, number, offset) = queue.pop_front().expect("there is a first");
+    fn next_data(&mut self, cycle: u64, transport: &dyn Transport) -> Option<Packet> {
+        let (_, number, offset) = self.pop_due(cycle, transport)?;
         // The packet may have been acknowledged in the meantime and need not leave again, or the number may
         // be another message's by now, whose packet is not written yet. To find that out costs the cycle.
         let message = self.messages[usize::from(number)].as_mut()?;
@@ -517,6 +533,7 @@ impl Sender {
             buffer_class: Buffers::class(message.header.bytes),
             priority: message.state.priority,
             grant_priority: 0,
+            ecn: self.ecn,
             payload: message.payload.get(start..end).unwrap_or_default().to_vec(),
         })
     }
@@ -533,7 +550,9 @@ impl Sender {
             return;
         }
         message.deadline = cycle + self.timeout_cycles;
+        transport.at(cycle);
         transport.on_timeout(&mut message.state, message.sent);
+        self.is_paced |= message.earliest(transport) > 0;
         if self.makes_up_for_pulls && message.state.resend == 0 {
             message.state.credit = message.state.credit.saturating_add(1);
         }
@@ -543,10 +562,10 @@ impl Sender {
     }
 
     /// When something happens next by itself, timers included.
-    pub(super) fn next_event(&self) -> u64 {
+    pub(super) fn next_event(&self, transport: &dyn Transport) -> u64 {
         let control = self.control.front().map(|&(due, _)| due);
         let pull = self.pulls.front().map(|_| self.next_pull);
-        let data = self.queues.iter().filter_map(|queue| queue.front()).map(|&(due, ..)| due).min();
+        let data = self.next_departure(transport);
         let cut = self.cut.map(|cut| cut.start);
         let leaves = [control, data, cut].into_iter().flatten().min();
         let leaves = leaves.map(|due| due.max(self.wire_free.saturating_sub(self.egress_cycles)));

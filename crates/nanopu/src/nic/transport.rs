@@ -2,16 +2,20 @@
 //!
 //! A transport decides which packets leave unasked and how urgently, how an arriving packet is answered, and
 //! what a control packet allows a departing message. The NIC itself handles buffers, duplicates, timers, the
-//! pace of pulls and the order of sending.
+//! pace of pulls, the order of sending, and the echo of marks.
 //!
 //! Invariant: a transport acts only when the NIC calls it, so a NIC without packets and messages stands
 //! still.
 
 mod homa;
+mod kind;
 mod ndp;
+mod round_trips;
 
 pub use homa::{Homa, HomaConfig};
+pub use kind::{Taken, TransportKind};
 pub use ndp::Ndp;
+pub use round_trips::RoundTrips;
 
 use crate::packet::{AppHeader, Packet, flag};
 
@@ -35,6 +39,8 @@ pub struct Departing {
     pub resend: u64,
     /// [`Packet::priority`] of packets that leave from now on.
     pub priority: u8,
+    /// No packet leaves before this cycle, unless the transport says otherwise ([`Transport::earliest`]).
+    pub not_before: u64,
 }
 
 impl Departing {
@@ -72,6 +78,9 @@ pub struct PipelineCycles {
 
 /// A transport protocol.
 pub trait Transport {
+    /// All calls up to the next one of this method are of this cycle. Cycles never go back.
+    fn at(&mut self, _cycle: u64) {}
+
     /// A message of ours begins: how many of its packets leave unasked, and how urgent they are.
     fn begin(&mut self, header: AppHeader) -> Departing;
 
@@ -81,6 +90,14 @@ pub trait Transport {
 
     /// A control packet has arrived for a message of ours.
     fn on_control(&mut self, state: &mut Departing, packet: &Packet);
+
+    /// A packet of a message of ours goes to the wire, for the first time or again. What leaves next follows `state`.
+    fn on_sent(&mut self, _state: &mut Departing, _packet: &Packet) {}
+
+    /// The cycle before which no packet of a message to `peer` leaves; other messages overtake it meanwhile. It may change with every call.
+    fn earliest(&self, _peer: u32, state: &Departing) -> u64 {
+        state.not_before
+    }
 
     /// A departing message has heard nothing for long. The packets of `sent` have left; those that have not
     /// arrived are sent again.
@@ -98,6 +115,11 @@ pub trait Transport {
         0
     }
 
+    /// Whether congested switches may mark its packets. The answer to a marked packet has [`flag::ECHO`].
+    fn is_ecn_capable(&self) -> bool {
+        false
+    }
+
     /// The cycles of its decisions.
     fn pipeline_cycles(&self) -> PipelineCycles {
         PipelineCycles::default()
@@ -105,6 +127,22 @@ pub trait Transport {
 }
 
 impl<T: Transport + ?Sized> Transport for Box<T> {
+    fn at(&mut self, cycle: u64) {
+        (**self).at(cycle);
+    }
+
+    fn on_sent(&mut self, state: &mut Departing, packet: &Packet) {
+        (**self).on_sent(state, packet);
+    }
+
+    fn earliest(&self, peer: u32, state: &Departing) -> u64 {
+        (**self).earliest(peer, state)
+    }
+
+    fn is_ecn_capable(&self) -> bool {
+        (**self).is_ecn_capable()
+    }
+
     fn begin(&mut self, header: AppHeader) -> Departing {
         (**self).begin(header)
     }
