@@ -19,6 +19,7 @@ mod problems;
 mod requests;
 mod run;
 mod signature;
+mod stalls;
 mod theory;
 mod trace;
 mod transport;

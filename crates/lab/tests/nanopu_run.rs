@@ -363,3 +363,126 @@ fn each_message_of_a_trace_has_its_answer_in_view() {
         );
     }
 }
+
+/// The account of each core, whose parts must add up.
+fn accounts(report: &Value) -> Vec<Value> {
+    let accounts = report["stalls"].as_array().cloned().unwrap_or_default();
+    for account in &accounts {
+        let stalls: u64 = account["stalls"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+        let number = |name: &str| account[name].as_u64().unwrap();
+        assert_eq!(number("commits") + number("traps") + stalls, number("cycles"), "{account}");
+    }
+    accounts
+}
+
+#[test]
+fn stalls_are_told_by_cause() {
+    let (Some(service), Some(dma)) = (program("service4"), program("loopback_dma")) else { return };
+    let play = |more: &[&str]| {
+        let (status, out, err) = run(&[&["nanopu", "run"], more].concat());
+        assert_eq!(status, 0, "{more:?}: {out}{err}");
+        out
+    };
+    let json = |more: &[&str]| serde_json::from_str::<Value>(&play(&[more, &["--json"]].concat())).unwrap();
+    let words = [service.to_str().unwrap(), "--cores", "4"];
+    let report = json(&[&words[..], &["--stalls"]].concat());
+    let found = accounts(&report);
+    assert_eq!(found.len(), 4, "{report}");
+    for (core, account) in found.iter().enumerate() {
+        assert_eq!((&account["core"], &account["cycles"]), (&Value::from(core), &report["cycles"]));
+        // Each core begins with lines that are nowhere.
+        assert!(account["stalls"]["instruction-line"].as_u64().unwrap() > 100, "{account}");
+    }
+    let commits: u64 = found.iter().filter_map(|account| account["commits"].as_u64()).sum();
+    assert_eq!(report["instructions"], commits);
+    // Nothing else changes, and without the flag there is no account.
+    let silent = json(&words);
+    assert!(silent.get("stalls").is_none());
+    for same in ["cycles", "instructions", "response_cycles", "received", "sent"] {
+        assert_eq!(silent[same], report[same], "{same}");
+    }
+    let text = play(&[&words[..], &["--stalls"]].concat());
+    for mention in ["cycles since reset", "core 3", "misprediction", "instruction-line", "all"] {
+        assert!(text.contains(mention), "{mention}: {text}");
+    }
+    // With the prototype's rounds, a DMA NIC, and alone.
+    assert_eq!(accounts(&json(&[&words[..], &["--stalls", "--prototype"]].concat())).len(), 4);
+    let report = json(&[dma.to_str().unwrap(), "--nic", "dma", "--stalls"]);
+    let found = accounts(&report);
+    assert_eq!((found.len(), &found[0]["commits"]), (1, &report["instructions"]));
+    assert!(found[0]["stalls"]["device"].as_u64().unwrap() > 0, "{report}");
+    let (_, report) = alone("timer", &["--stalls"]).expect("built before");
+    let found = accounts(&report);
+    assert!(found[0]["stalls"]["sleep"].as_u64().unwrap() > 500_000, "{report}");
+}
+
+/// The page after its script has run, in a window of so many pixels; nothing without a browser.
+fn drawn(page: &std::path::Path, width: u32) -> Option<String> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let mut candidates =
+        std::env::split_paths(&folders).flat_map(|folder| names.map(|name| folder.join(name)));
+    let Some(browser) = candidates.find(|path| path.is_file()) else {
+        println!("skipped: no chromium here");
+        return None;
+    };
+    let profile = page.with_extension(format!("profile-{width}"));
+    let output = std::process::Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(format!("--window-size={width},1000"))
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .expect("it starts");
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn a_traces_page_has_colours_stalls_and_stages() {
+    let Some(program) = program("loopback") else { return };
+    let page = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("drawn.html");
+    // The second message is on the wire while the first is answered.
+    let words = ["--trace", page.to_str().unwrap(), "--count", "6", "--bytes", "64", "--interval", "40"];
+    let (status, out, err) = run(&[&["nanopu", "run", program.to_str().unwrap()], &words[..]].concat());
+    assert_eq!(status, 0, "{out}{err}");
+    let text = std::fs::read_to_string(&page).unwrap();
+    let data = text.lines().find_map(|line| line.strip_prefix("const data = ")).expect("the data");
+    let data: Value = serde_json::from_str(data.trim_end_matches(';')).unwrap();
+    // A message of eight words is nine words for the core, all with its number, at each place that they pass.
+    for place in ["word to queue", "x30 read", "x31 written", "word to NIC"] {
+        for message in 0..6 {
+            let stamps = data["stamps"].as_array().unwrap().iter();
+            let own = stamps.filter(|stamp| stamp[1] == place && stamp[4] == message).count();
+            assert_eq!(own, 9, "{place} of message {message}");
+        }
+    }
+    for place in ["ingress", "reassembled", "packet to arbiter"] {
+        let stamps = data["stamps"].as_array().unwrap().iter();
+        let numbers: Vec<_> =
+            stamps.filter(|stamp| stamp[1] == place).filter_map(|stamp| stamp[4].as_u64()).collect();
+        assert!((0..6).all(|message| numbers.contains(&message)), "{place}: {numbers:?}");
+    }
+    // Where no instruction commits, a stall says why.
+    let commits = data["commits"].as_array().unwrap();
+    let cycles: Vec<u64> = commits.iter().map(|commit| commit[0].as_u64().unwrap()).collect();
+    let covered = |cycle: u64| {
+        data["stalls"].as_array().unwrap().iter().any(|stall| {
+            let from = stall[0].as_u64().unwrap();
+            (from..from + stall[2].as_u64().unwrap()).contains(&cycle)
+        })
+    };
+    for pair in cycles.windows(2).take(2_000) {
+        assert!((pair[0] + 1..pair[1]).all(covered), "{pair:?}");
+    }
+    for width in [1280, 480] {
+        let Some(dom) = drawn(&page, width) else { return };
+        let count = |name: &str| {
+            let (_, rest) = dom.split_once(&format!("data-{name}=\"")).unwrap_or_else(|| panic!("no {name}"));
+            rest.split_once('"').unwrap().0.parse::<u64>().unwrap()
+        };
+        assert!(!dom.contains("data-failed"), "{width}");
+        assert!(count("marks") > 100 && count("hues") > 1 && count("stalls") > 5, "{width}");
+        assert!(count("stages") > 100, "{width}: {}", count("stages"));
+        assert_eq!(count("overflow"), 0, "{width}: the page scrolls sideways");
+    }
+}

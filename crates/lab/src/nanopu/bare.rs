@@ -19,6 +19,7 @@ use super::options::Args;
 use super::place::place;
 use super::run::name_of;
 use super::signature::Place;
+use super::stalls;
 use crate::console::{Console, Tone};
 use crate::failure::usage;
 
@@ -50,6 +51,8 @@ struct Report {
     console: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stalls: Vec<stalls::Account>,
 }
 
 /// Memory, devices and boot ROM, and the counts of a run.
@@ -96,11 +99,15 @@ pub(super) struct Bench {
 impl Bench {
     /// A core at reset, with `program` in its memory.
     pub(super) fn new(program: &Program, memory: MachineConfig) -> Result<Bench, LoadError> {
+        Bench::with_core(program, memory, CoreConfig::default())
+    }
+
+    fn with_core(program: &Program, memory: MachineConfig, core: CoreConfig) -> Result<Bench, LoadError> {
         let platform = Machine::new(program, memory)?.platform;
         let tohost = program.address_of("tohost").filter(|address| address % 8 == 0);
         let entry = if program.entry == BASE { boot::RESET } else { program.entry };
         Ok(Bench {
-            core: Core::new(Hart::new(0, entry), &CoreConfig::default()),
+            core: Core::new(Hart::new(0, entry), &core),
             bus: Bare {
                 platform,
                 is_done: false,
@@ -226,7 +233,8 @@ pub(super) fn run(args: &Args, program: &Program, memory: MachineConfig) -> Resu
     if let Some(flag) = args.beyond.first_set() {
         return Err(usage(format!("{flag} is for a core with its NIC, not for --bare")));
     }
-    let mut bench = Bench::new(program, memory).with_context(|| name_of(args))?;
+    let mut bench =
+        Bench::with_core(program, memory, super::run::core(args)).with_context(|| name_of(args))?;
     // Before a run that may take long.
     let place = |_| Place::of(program, &bench.platform().ram);
     let signature = args.signature.as_ref().map(place).transpose()?;
@@ -268,6 +276,7 @@ fn play(bench: &mut Bench, program: &Program, cycles_max: u64, mut on_commit: im
         exit_code: bus.platform.exit_code(),
         console: String::from_utf8_lossy(bus.platform.console()).into_owned(),
         problem,
+        stalls: stalls::of(std::iter::once(&bench.core)),
     }
 }
 
@@ -289,6 +298,9 @@ fn print(args: &Args, report: &Report) -> Result<()> {
     ))?;
     if report.traps > 0 {
         console.line(format!("{} traps", report.traps))?;
+    }
+    for line in stalls::lines(&report.stalls) {
+        console.line(line)?;
     }
     if !report.console.is_empty() {
         console.line(&report.console)?;

@@ -7,9 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use highwire_nanopu::client::{Answer, Request};
-use highwire_nanopu::network::{
-    Generator, HostId, Network, NetworkError, Place, PrioritySwitch, Topology, TrimmingSwitch, address, link,
-};
+use highwire_nanopu::network::{Generator, HostId, Network, NetworkError, Place, Topology, address, link};
 use highwire_nanopu::nic::Nic;
 use highwire_nanopu::{Node, NodeConfig};
 use highwire_riscv::{MachineConfig, Program};
@@ -18,7 +16,7 @@ use serde::Serialize;
 use self::file::{Cluster, Message};
 use super::answers::words;
 use super::place::place;
-use super::transport::{AnyTransport, TransportKind};
+use super::transport::AnyTransport;
 use crate::console::{Console, Tone};
 use crate::failure::usage;
 
@@ -122,17 +120,13 @@ fn build(cluster: &Cluster, programs: &[Program]) -> Result<Switched> {
             MachineConfig { memory_bytes: usize::from(node.memory) << 20, ..MachineConfig::default() };
         let mut config = NodeConfig { cores: node.cores.into(), memory, ..NodeConfig::default() };
         config.nic.address = address(host);
-        let nic = Nic::new(&config.nic, config.cores, cluster.transport.make(config.nic.rtt_packets));
+        let nic = Nic::new(&config.nic, config.cores, (cluster.transport.make)(&config.nic));
         let node = Node::with_nic(program, &config, nic)
             .with_context(|| format!("node {}: {}", node.name, node.program.display()))?;
         places.push(Place::Node(Box::new(node)));
     }
     let star = Topology::star(places.len() as u32, link(cluster.link_cycles)).context("the switch")?;
-    let switch = match cluster.transport {
-        TransportKind::Ndp => TrimmingSwitch::default().config(),
-        TransportKind::Homa => PrioritySwitch { priorities: 8, pool_bytes: 1 << 20 }.config(),
-    };
-    Ok(Network::new(star, switch, places)?)
+    Ok(Network::new(star, (cluster.transport.switch)(), places)?)
 }
 
 /// Runs until every message has its answer; says what ended it otherwise.

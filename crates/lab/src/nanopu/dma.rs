@@ -15,7 +15,7 @@ use super::commits::CommitLog;
 use super::options::Args;
 use super::outcome::{End, Played, print};
 use super::place::place;
-use super::{CLIENT, NODE};
+use super::{CLIENT, NODE, stalls};
 use crate::failure::usage;
 
 /// The report for programs.
@@ -27,6 +27,8 @@ struct Report {
     refused: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     answers: Option<Vec<Answered>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stalls: Vec<stalls::Account>,
     #[serde(flatten)]
     end: End,
 }
@@ -60,7 +62,11 @@ pub(super) fn run(args: &Args, program: &Program, requests: &[Request]) -> Resul
     let name = args.program.display();
     let mut node = DmaNode::new(
         program,
-        &DmaNodeConfig { memory: super::run::memory(args), ..DmaNodeConfig::default() },
+        &DmaNodeConfig {
+            core: super::run::core(args),
+            memory: super::run::memory(args),
+            ..DmaNodeConfig::default()
+        },
     )
     .with_context(|| name.to_string())?;
     let arriving: Vec<Request> = requests
@@ -102,9 +108,12 @@ pub(super) fn run(args: &Args, program: &Program, requests: &[Request]) -> Resul
         answers::write(path, &answered)?;
     }
     let answered = args.answers.then_some(answered);
-    let more: Vec<String> = answered.iter().flat_map(|answers| answers::lines(answers)).collect();
+    let stalls = stalls::of(std::iter::once(node.core()));
+    let more = answered.iter().flat_map(|answers| answers::lines(answers));
+    let more: Vec<String> = more.chain(stalls::lines(&stalls)).collect();
     let report = Report {
         answers: answered,
+        stalls,
         played: Played::new(requests.len(), &times, node.cycle(), instructions),
         frames: Frames { received, delivered, without_room, too_long, malformed, sent, strays: link.strays },
         refused,

@@ -10,11 +10,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use highwire_nanopu::experiments::{ALL, Chart, Experiment, Outcome, Row, Settings};
+use highwire_nanopu::nic::TransportKind;
 use highwire_sim::{neighbours, report};
 use serde_json::{Value, json};
 
 use super::files::Folders;
-use super::transport::TransportKind;
+use super::transport;
 use crate::console::{Console, Tone};
 use crate::failure::usage;
 use crate::progress::Progress;
@@ -42,8 +43,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Only the experiments with this transport.
-    #[arg(long, value_enum)]
-    transport: Option<TransportKind>,
+    #[arg(long, value_name = "NAME", value_parser = transport::named)]
+    transport: Option<&'static TransportKind>,
     /// Fewer points and requests.
     #[arg(long)]
     quick: bool,
@@ -156,14 +157,14 @@ fn all() -> impl Iterator<Item = &'static Experiment> + Clone {
     ALL.iter().chain([&neighbours::EXPERIMENT])
 }
 
-fn chosen(names: &[String], transport: Option<TransportKind>) -> Result<Vec<&'static Experiment>> {
+fn chosen(names: &[String], transport: Option<&'static TransportKind>) -> Result<Vec<&'static Experiment>> {
     if let Some(name) = names.iter().find(|name| !all().any(|experiment| experiment.name == **name)) {
         let known: Vec<&str> = all().map(|experiment| experiment.name).collect();
         return Err(usage(format!("there is no experiment {name}; there are {}", known.join(", "))));
     }
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
-    let speaks = |name: &str| if name == HOMA { TransportKind::Homa } else { TransportKind::Ndp };
-    let is_meant = |name: &str| transport.is_none_or(|wanted| speaks(name) == wanted);
+    let speaks = |name: &str| if name == HOMA { TransportKind::HOMA } else { TransportKind::NDP };
+    let is_meant = |name: &str| transport.is_none_or(|wanted| speaks(name).name == wanted.name);
     let chosen = all().filter(|experiment| is_wanted(experiment.name) && is_meant(experiment.name));
     let chosen: Vec<_> = chosen.collect();
     if chosen.is_empty() {

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::limits;
+use highwire_nanopu::nic::TransportKind;
+
 use super::nic::NicArgs;
-use super::transport::TransportKind;
+use super::{limits, transport};
 
 /// Options of `highwire nanopu run`.
 #[derive(Debug, clap::Args)]
@@ -19,6 +20,7 @@ Examples:
   highwire nanopu run riscv/build/loopback.elf
   highwire nanopu run riscv/build/loopback.elf --bytes 1024 --trace trace.html
   highwire nanopu run riscv/build/service.elf --requests requests.csv --json
+  highwire nanopu run riscv/build/mica.elf --count 100 --stalls
   highwire nanopu run riscv/build/service_timer.elf --prototype --requests recorded.csv --times here.csv
   highwire nanopu run riscv/build/loopback.elf --transport homa
   highwire nanopu run riscv/build/loopback_dma.elf --nic dma
@@ -57,8 +59,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) beyond: NicArgs,
     /// What the NIC speaks: ndp or homa.
-    #[arg(long, value_enum, default_value_t, conflicts_with = "gdb")]
-    pub(super) transport: TransportKind,
+    #[arg(long, value_name = "NAME", default_value = "ndp", value_parser = transport::named, conflicts_with = "gdb")]
+    pub(super) transport: &'static TransportKind,
     /// Put the prototype's second-level cache between the cores and memory: 512 KiB, shared.
     #[arg(long)]
     pub(super) shared_cache: bool,
@@ -103,6 +105,9 @@ pub(crate) struct Args {
     /// Write a line for each instruction that commits: core, cycle, address, bits, text, and what it wrote.
     #[arg(long, value_name = "OUT", conflicts_with = "gdb")]
     pub(super) commits: Option<PathBuf>,
+    /// Show how many cycles each core stalled, by cause. The run takes longer, since no cycle is repeated from memory.
+    #[arg(long, conflicts_with = "gdb")]
+    pub(super) stalls: bool,
     /// With --bare, write the words from the program's symbol begin_signature up to end_signature once it has ended, one to a line, as the
     /// official architectural tests want them.
     #[arg(long, value_name = "OUT", requires = "bare", conflicts_with = "gdb")]

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use highwire_nanopu::client::{Answer, Client, Play, Request};
-use highwire_nanopu::nic::{Nic, NicConfig, ReceiveCounters, SendCounters};
-use highwire_nanopu::{Commit, Event, Mistake, Node, NodeConfig, SharedCacheConfig};
+use highwire_nanopu::nic::{Nic, NicConfig, ReceiveCounters, SendCounters, TransportKind};
+use highwire_nanopu::{Commit, CoreConfig, Event, Mistake, Node, NodeConfig, SharedCacheConfig};
 use highwire_riscv::{MachineConfig, Program};
 use serde::Serialize;
 
@@ -19,8 +19,8 @@ use super::place::trap_text;
 use super::problems::problems_of;
 use super::requests::{self, Asked};
 use super::trace::{self, Recording};
-use super::transport::{AnyTransport, TransportKind};
-use super::{CLIENT, NODE, bare, dma, gdb, mistakes};
+use super::transport::AnyTransport;
+use super::{CLIENT, NODE, bare, dma, gdb, mistakes, stalls};
 use crate::console::Console;
 use crate::failure::usage;
 
@@ -35,6 +35,8 @@ struct Report {
     answers: Option<Vec<Answered>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     compared: Vec<Compared>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stalls: Vec<stalls::Account>,
     empty_reads: u64,
     words_for_unknown_contexts: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -85,6 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let config = NodeConfig {
         cores: args.cores.into(),
+        core: core(args),
         blocking_reads: args.blocking_reads,
         context_banks: args.context_banks,
         shared_cache: args.shared_cache.then(SharedCacheConfig::default),
@@ -93,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         ..NodeConfig::default()
     };
     let config = if args.prototype { as_prototype(config) } else { config };
-    let nic = Nic::new(&config.nic, config.cores, args.transport.make(config.nic.rtt_packets));
+    let nic = Nic::new(&config.nic, config.cores, (args.transport.make)(&config.nic));
     let mut node = Node::with_nic(&program, &config, nic).with_context(|| name_of(args))?;
     let Asked { requests, recorded } = requests_of(args)?;
     if let Some(address) = &args.gdb {
@@ -101,6 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     if args.trace.is_some() {
         node.record_timeline();
+        (0..config.cores).for_each(|core| node.core_mut(core).record_stalls(trace::STALLS_MAX));
     }
     let mut commits: Vec<(usize, Commit)> = Vec::new();
     let mut instructions = 0;
@@ -148,7 +152,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         };
         let messages = requests.iter().zip(&answers).map(message).collect();
         let start = args.warm_up;
-        let recording = Recording { stamps: node.take_timeline(), commits, start, messages };
+        let stamps = node.take_timeline();
+        let stalls = (0..config.cores).filter_map(|core| Some((core, node.core(core).stalls()?.runs())));
+        let stalls = stalls.flat_map(|(core, runs)| runs.iter().map(move |&run| (core, run))).collect();
+        let recording = Recording { stamps, commits, stalls, start, messages };
         trace::write(path, &recording, &program)?;
     }
     let mistakes = (0..config.cores).flat_map(|core| mistakes::reports(core, &node.misuse(core), &program));
@@ -160,10 +167,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let compared =
         recorded.filter(|_| args.prototype).map_or(Vec::new(), |there| answers::compare(&answered, &there));
     let answers = args.answers.then_some(answered);
-    let report =
-        Report { mistakes, answers, compared, ..report(&node, &requests, &times, instructions, problems) };
+    let cores = (0..config.cores).map(|core| node.core(core));
+    let stalls = if args.stalls { stalls::of(cores) } else { Vec::new() };
+    let report = Report {
+        mistakes,
+        answers,
+        compared,
+        stalls,
+        ..report(&node, &requests, &times, instructions, problems)
+    };
     let more = report.answers.iter().flat_map(|answers| answers::lines(answers));
-    let more: Vec<String> = more.chain(report.compared.iter().map(Compared::line)).collect();
+    let more = more.chain(report.compared.iter().map(Compared::line));
+    let more: Vec<String> = more.chain(stalls::lines(&report.stalls)).collect();
     print(args, &report, &report.played, &more, &report.end)?;
     Ok(report.end.exit_code())
 }
@@ -202,6 +217,11 @@ pub(super) fn memory(args: &Args) -> MachineConfig {
     MachineConfig { memory_bytes, ..usual }
 }
 
+/// A core that accounts for its cycles if somebody will look at them.
+pub(super) fn core(args: &Args) -> CoreConfig {
+    CoreConfig { tells_stalls: args.stalls || args.trace.is_some(), ..CoreConfig::default() }
+}
+
 /// The messages that the program gets, the first one when it has started.
 fn requests_of(args: &Args) -> Result<Asked> {
     let mut asked = match &args.requests {
@@ -225,7 +245,7 @@ fn refuse_with_dma(args: &Args) -> Result<()> {
         (args.beyond.first_set().unwrap_or_default(), args.beyond.first_set().is_some()),
         ("--trace", args.trace.is_some()),
         ("--gdb", args.gdb.is_some()),
-        ("--transport", args.transport != TransportKind::default()),
+        ("--transport", args.transport.name != TransportKind::NDP.name),
         ("--shared-cache", args.shared_cache),
         ("--prototype", args.prototype),
     ];
@@ -307,6 +327,7 @@ fn report(
         mistakes: Vec::new(),
         answers: None,
         compared: Vec::new(),
+        stalls: Vec::new(),
         end: End::new(node.platform(), problems),
     }
 }

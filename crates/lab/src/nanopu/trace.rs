@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use highwire_nanopu::{Commit, Stamp};
+use highwire_nanopu::{Commit, StallRun, Stamp};
 use highwire_riscv::{Located, Program};
 use serde_json::{Value, json};
 
@@ -13,6 +13,8 @@ use crate::failure::usage;
 
 /// The most instructions in a trace: the page must stay quick.
 pub(super) const COMMITS_MAX: usize = 20_000;
+/// The most runs of stalls of a core, before the first message and behind it.
+pub(super) const STALLS_MAX: usize = 40_000;
 
 const PAGE: &str = include_str!("trace.html");
 const PLACEHOLDER: &str = "/*DATA*/null";
@@ -22,6 +24,8 @@ pub(super) struct Recording {
     pub(super) stamps: Vec<Stamp>,
     /// Instructions by core.
     pub(super) commits: Vec<(usize, Commit)>,
+    /// The cycles without a commit, by core.
+    pub(super) stalls: Vec<(usize, StallRun)>,
     /// The first cycle of interest.
     pub(super) start: u64,
     /// Each message: the cycles in which its first word and that of its answer are on the node's wire, and its context.
@@ -42,6 +46,10 @@ fn relevant(recording: &Recording) -> impl Iterator<Item = &Stamp> {
     recording.stamps.iter().filter(|stamp| stamp.cycle >= recording.start)
 }
 
+fn stalls(recording: &Recording) -> impl Iterator<Item = &(usize, StallRun)> {
+    recording.stalls.iter().filter(|(_, run)| run.from + run.cycles > recording.start)
+}
+
 fn text_of(commit: &Commit) -> String {
     let retired = commit.retired;
     network_names(&Located { pc: retired.pc, instruction: retired.instruction }.to_string())
@@ -53,7 +61,10 @@ fn function_of(program: &Program, pc: u64) -> &str {
 
 fn page_data(recording: &Recording, program: &Program) -> Value {
     let stamps: Vec<Value> = relevant(recording)
-        .map(|stamp| json!([stamp.cycle, stamp.stage.name(), stamp.core, format!("{:#x}", stamp.value)]))
+        .map(|stamp| {
+            let value = format!("{:#x}", stamp.value);
+            json!([stamp.cycle, stamp.stage.name(), stamp.core, value, stamp.message])
+        })
         .collect();
     let commits: Vec<Value> = recording
         .commits
@@ -63,7 +74,9 @@ fn page_data(recording: &Recording, program: &Program) -> Value {
             json!([commit.cycle, core, format!("{pc:x}"), text_of(commit), function_of(program, pc)])
         })
         .collect();
-    json!({ "stamps": stamps, "commits": commits, "messages": recording.messages, "cycles_per_ns": super::CYCLES_PER_NANOSECOND })
+    let stalls: Vec<Value> =
+        stalls(recording).map(|(core, run)| json!([run.from, core, run.cycles, run.stall.name()])).collect();
+    json!({ "stamps": stamps, "commits": commits, "stalls": stalls, "messages": recording.messages, "cycles_per_ns": super::CYCLES_PER_NANOSECOND })
 }
 
 /// Chrome's trace event format: one event of one cycle each. A cycle is shown as a microsecond.
@@ -72,7 +85,7 @@ fn chrome(recording: &Recording, program: &Program) -> Value {
         let lane = stamp.core.map_or(0, |core| u64::from(core) + 1);
         json!({
             "name": stamp.stage.name(), "ph": "X", "ts": stamp.cycle, "dur": 1, "pid": 0, "tid": lane,
-            "args": { "value": format!("{:#x}", stamp.value) },
+            "args": { "value": format!("{:#x}", stamp.value), "message": stamp.message },
         })
     });
     let cores = recording.commits.iter().map(|(core, commit)| {
@@ -82,8 +95,13 @@ fn chrome(recording: &Recording, program: &Program) -> Value {
             "pid": 1, "tid": core, "args": { "pc": format!("{pc:#x}") },
         })
     });
-    let names = [(0, "NIC and queues"), (1, "cores")].map(
+    let stalls = stalls(recording).map(|(core, run)| {
+        json!({
+            "name": run.stall.name(), "ph": "X", "ts": run.from, "dur": run.cycles, "pid": 2, "tid": core,
+        })
+    });
+    let names = [(0, "NIC and queues"), (1, "cores"), (2, "stalls")].map(
         |(pid, name)| json!({ "name": "process_name", "ph": "M", "pid": pid, "args": { "name": name } }),
     );
-    json!({ "traceEvents": names.into_iter().chain(nic).chain(cores).collect::<Vec<_>>() })
+    json!({ "traceEvents": names.into_iter().chain(nic).chain(cores).chain(stalls).collect::<Vec<_>>() })
 }

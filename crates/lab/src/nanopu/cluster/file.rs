@@ -5,11 +5,12 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use highwire_nanopu::network::{HostId, address};
+use highwire_nanopu::nic::TransportKind;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::super::limits::{CYCLES_MAX, SPAN_MAX};
-use super::super::transport::TransportKind;
+use super::super::transport;
 
 /// The most nodes: the ports of a large switch.
 const NODES_MAX: usize = 256;
@@ -23,7 +24,7 @@ const WORDS_MAX: usize = 8_000 / 8;
 pub(super) struct Cluster {
     pub(super) link_cycles: u64,
     pub(super) cycles_max: u64,
-    pub(super) transport: TransportKind,
+    pub(super) transport: &'static TransportKind,
     pub(super) nodes: Vec<NodeAt>,
     /// In the order in which they are sent.
     pub(super) messages: Vec<Message>,
@@ -97,12 +98,11 @@ impl Cluster {
         };
         let link_cycles = number(&file.link_cycles, "link_cycles", 1..CYCLES_MAX + 1, 140)?;
         let cycles_max = number(&file.cycles_max, "cycles_max", 1..SPAN_MAX + 1, 10_000_000)?;
-        let transport = match file.transport.as_ref().map(|name| (name.get_ref().as_str(), name.span())) {
-            None | Some(("ndp", _)) => TransportKind::Ndp,
-            Some(("homa", _)) => TransportKind::Homa,
-            Some((other, span)) => {
-                return Err(format!("line {}: transport \"{other}\": it is \"ndp\" or \"homa\"", at(span)));
-            }
+        let transport = match &file.transport {
+            None => TransportKind::NDP,
+            Some(name) => transport::named(name.get_ref()).map_err(|error| {
+                format!("line {}: transport \"{}\": {error}", at(name.span()), name.get_ref())
+            })?,
         };
         if file.nodes.is_empty() || file.nodes.len() > NODES_MAX {
             return Err(format!("{} nodes: there are 1 to {NODES_MAX}", file.nodes.len()));
@@ -185,7 +185,10 @@ mod tests {
         for (error, expected) in [
             (with(&format!("link_cycles = 0\n{NODES}"), ASKED), "line 1: link_cycles = 0 is not in 1..="),
             (with(&format!("cycles_max = 0\n{NODES}"), ASKED), "line 1: cycles_max"),
-            (with(&format!("transport = \"tcp\"\n{NODES}"), ASKED), "line 1: transport \"tcp\""),
+            (
+                with(&format!("transport = \"tcp\"\n{NODES}"), ASKED),
+                "line 1: transport \"tcp\": it is \"ndp\" or \"homa\"",
+            ),
             (with(&format!("links = 1\n{NODES}"), ASKED), "unknown field"),
             (with(&NODES.replace("\"b\"", "\"a\""), ASKED), "line 5: a second node"),
             (with(&NODES.replace('4', "0"), ASKED), "line 7: cores = 0 is not in 1..=256"),
