@@ -11,10 +11,16 @@ use crate::table::Table;
 struct Block {
     top: &'static str,
     parameters: &'static [(&'static str, u32)],
+    /// Gates are mapped without the search for equal signals, which does not end in useful time for some blocks.
+    is_fast: bool,
 }
 
 const fn block(top: &'static str, parameters: &'static [(&'static str, u32)]) -> Block {
-    Block { top, parameters }
+    Block { top, parameters, is_fast: false }
+}
+
+const fn fast(top: &'static str) -> Block {
+    Block { top, parameters: &[], is_fast: true }
 }
 
 /// The prototype has eight times as many buffers: tables of that size take Yosys very long.
@@ -45,7 +51,7 @@ const BLOCKS: &[Block] = &[
 
 /// Bitmaps of 128 packets, as in the authors' synthesis. `irn_receiver` and `irn_sender` only add memories to them.
 const IRN_BLOCKS: &[Block] = &[
-    block("irn_receive_data", &[]),
+    fast("irn_receive_data"),
     block("irn_tx_free", &[]),
     block("irn_receive_ack", &[]),
     block("irn_timeout", &[]),
@@ -71,8 +77,8 @@ pub(super) fn table(family: Family) -> Result<Table> {
     for block in blocks {
         let cost = synthesise(block)?;
         eprintln!("{}: {cost:?}", block.top);
-        let parameters: Vec<String> =
-            block.parameters.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        let set = block.parameters.iter().map(|(name, value)| format!("{name} = {value}"));
+        let parameters: Vec<String> = set.chain(block.is_fast.then(|| "`abc -fast`".to_string())).collect();
         table.row([
             format!("`{}`", block.top),
             parameters.join(", "),
@@ -108,10 +114,11 @@ fn synthesise(block: &Block) -> Result<Cost> {
     let script = format!(
         "read_verilog -sv -DSYNTHESIS {}; {parameters}hierarchy -top {}; proc; flatten; opt; tee -o {} stat; \
          wreduce; peepopt; opt_clean; alumacc; opt; memory -nomap; opt_clean; opt -fast -full; techmap; \
-         opt -fast; abc -g AND,OR,XOR,MUX; opt -fast; stat; ltp -noff",
+         opt -fast; abc {}-g AND,OR,XOR,MUX; opt -fast; stat; ltp -noff",
         sources.join(" "),
         block.top,
-        memories.display()
+        memories.display(),
+        if block.is_fast { "-fast " } else { "" }
     );
     let output = Line::new("yosys").words("-p").arg(&script).capture()?;
     if !output.success {
