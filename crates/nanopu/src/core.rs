@@ -105,10 +105,10 @@ impl Core {
         self.side.stalls.as_deref()
     }
 
-    /// Records so many runs of stalls from now on, on a core that tells.
-    pub fn record_stalls(&mut self, runs_max: usize) {
+    /// Records so many runs of stalls, from cycle `from` on, on a core that tells.
+    pub fn record_stalls(&mut self, from: u64, runs_max: usize) {
         if let Some(stalls) = &mut self.side.stalls {
-            stalls.record_runs(runs_max);
+            stalls.record_runs(from, runs_max);
         }
     }
 

@@ -63,7 +63,7 @@ fn every_cycle_of_a_random_program_has_one_cause_and_no_other_cycle_changes() {
         let image = generate::program(seed).bytes;
         let (mut telling, mut memory) = bench(&image, TELLING);
         let (mut silent, mut other) = bench(&image, CoreConfig::default());
-        telling.record_stalls(usize::MAX);
+        telling.record_stalls(0, usize::MAX);
         let (mut commits, mut traps) = (0, 0);
         while !memory.is_done {
             let event = telling.tick(&mut memory);

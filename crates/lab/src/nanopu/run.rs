@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     if args.trace.is_some() {
         node.record_timeline();
-        (0..config.cores).for_each(|core| node.core_mut(core).record_stalls(trace::STALLS_MAX));
+        (0..config.cores).for_each(|core| node.core_mut(core).record_stalls(args.warm_up, trace::STALLS_MAX));
     }
     let mut commits: Vec<(usize, Commit)> = Vec::new();
     let mut instructions = 0;

@@ -13,7 +13,7 @@ use crate::failure::usage;
 
 /// The most instructions in a trace: the page must stay quick.
 pub(super) const COMMITS_MAX: usize = 20_000;
-/// The most runs of stalls of a core, before the first message and behind it.
+/// The most runs of stalls of a core.
 pub(super) const STALLS_MAX: usize = 40_000;
 
 const PAGE: &str = include_str!("trace.html");

@@ -112,6 +112,8 @@ pub struct Stalls {
     /// Why fetch began anew. It has no more to deliver than that until an instruction has left decode.
     refetch: Stall,
     runs: Vec<StallRun>,
+    /// From which cycle on runs are recorded, and how many.
+    runs_from: u64,
     runs_max: usize,
 }
 
@@ -140,6 +142,7 @@ impl Stalls {
             stages: [Stall::Fetch; 4],
             refetch: Stall::Fetch,
             runs: Vec::new(),
+            runs_from: 0,
             runs_max: 0,
         }
     }
@@ -169,9 +172,9 @@ impl Stalls {
         &self.runs
     }
 
-    /// Records so many runs from now on.
-    pub(super) fn record_runs(&mut self, runs_max: usize) {
-        self.runs_max = runs_max;
+    /// Records so many runs, from a cycle on.
+    pub(super) fn record_runs(&mut self, from: u64, runs_max: usize) {
+        (self.runs_from, self.runs_max) = (from, runs_max);
     }
 
     /// The instruction in this stage will leave as a bubble.
@@ -181,6 +184,9 @@ impl Stalls {
 
     fn count(&mut self, cycle: u64, stall: Stall) {
         self.counts[stall as usize] += 1;
+        if cycle < self.runs_from {
+            return;
+        }
         match self.runs.last_mut() {
             Some(run) if run.stall == stall && run.from + run.cycles == cycle => run.cycles += 1,
             _ => {
