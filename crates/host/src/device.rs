@@ -21,7 +21,6 @@ use crate::lane::Lane;
 use crate::region::ProtectionDomain;
 use crate::shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueConfig};
 use crate::side_band::SideBand;
-use crate::slumber::Slumber;
 use crate::sys;
 use crate::waiting::{News, Waiting};
 use crate::waker::Waker;
@@ -32,6 +31,7 @@ use highwire_link::shm::stats::{ChannelFigures, Channels, StatsFile};
 use highwire_shmem::{SharedPool, WholeSegment};
 use highwire_stdx::Rng;
 use highwire_verbs::{AsyncEvent, Gid, Mtu};
+use highwire_wake::duty::Duty;
 use highwire_wire::Qpn;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -65,7 +65,6 @@ pub(crate) struct Shared {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) events: EventQueue,
     pub(crate) waker: Arc<Waker>,
-    pub(crate) slumber: Arc<Slumber>,
     pub(crate) waiting: Waiting,
     pub(crate) side_band: Option<SideBand>,
     /// Present where peers on this host can reach the device through shared memory.
@@ -327,12 +326,11 @@ impl Shared {
             at_most = at_most.min(left.unwrap_or(WAIT_MAX));
         }
         // Either a thread that changes something sees that this one sleeps, or this one sees the change.
-        self.waker.prepare_sleep();
-        fds.push(self.waker.fd());
-        if !is_over() {
-            sys::wait_readable(&fds, Some(at_most));
-        }
-        self.waker.awake();
+        fds.insert(0, self.waker.fd());
+        // It keeps nothing back that another thread would have to see to, so it says that it looks at once.
+        let _ = self.waker.announce(Duty::Checking, highwire_stdx::Instant::ZERO);
+        let is_rung = !is_over() && sys::wait_with_bell(&fds, Some(at_most)).1;
+        self.waker.awake(is_rung);
         self.lanes.iter().for_each(|lane| {
             lane.try_run(|engine| engine.awake(Sleeper::Thread));
         });

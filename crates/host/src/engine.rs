@@ -31,7 +31,6 @@ pub(crate) use tagged::OWN_SENDS;
 pub(crate) use turn::{By, Pumped};
 pub(crate) use ways::{Disturbed, Groups, Neighbours, Shm, Udp, Ways};
 
-use crate::absence::Absence;
 use crate::clock::Clock;
 use crate::counters::DriverCounters;
 use crate::memory::HostMemory;
@@ -45,6 +44,7 @@ use highwire_rnic::Rnic;
 use highwire_shmem::DoorbellBoard;
 use highwire_stdx::{IdMap, Instant, Slab};
 use highwire_verbs::{CqId, Gid, QpAttr, Recovery};
+use highwire_wake::duty::Misses;
 use highwire_wire::{Psn, Qpn};
 use sinks::Sinks;
 use sleep::Sleep;
@@ -66,7 +66,6 @@ pub(crate) struct Parts {
     pub(crate) mailboxes: Arc<[ArrayQueue<Stray>]>,
     pub(crate) waker: Arc<Waker>,
     pub(crate) leader_waker: Arc<Waker>,
-    pub(crate) absence: Arc<Absence>,
 }
 
 pub(crate) struct Engine {
@@ -99,7 +98,8 @@ pub(crate) struct Engine {
     mailboxes: Arc<[ArrayQueue<Stray>]>,
     waker: Arc<Waker>,
     leader_waker: Arc<Waker>,
-    absence: Arc<Absence>,
+    /// How often the leader went without the background thread.
+    misses: Misses,
     turn: Turn,
     sleep: Sleep,
     watch: Watch,
@@ -108,7 +108,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Engine {
         let Parts { rnic, lane, gid, clock, memory, ways, may_defer, .. } = parts;
-        let Parts { board, mailboxes, waker, leader_waker, absence, .. } = parts;
+        let Parts { board, mailboxes, waker, leader_waker, .. } = parts;
         Engine {
             rnic,
             counters: DriverCounters::default(),
@@ -134,7 +134,7 @@ impl Engine {
             mailboxes,
             waker,
             leader_waker,
-            absence,
+            misses: Misses::default(),
             turn: Turn::default(),
             sleep: Sleep::default(),
             watch: Watch::default(),

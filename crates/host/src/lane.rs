@@ -5,8 +5,8 @@
 use crate::completion_queue::DueTasks;
 use crate::engine::Engine;
 use crate::process::Process;
-use crate::slumber::Slumber;
 use crate::token::{EngineToken, Running};
+use crate::waker::Waker;
 use highwire_shmem::DoorbellBoard;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +18,8 @@ pub(crate) struct Lane {
     pub(crate) board: DoorbellBoard,
     /// Tasks to wake once the token is free.
     pub(crate) due: Arc<DueTasks>,
-    /// Learns of visits while the background thread sleeps for long.
-    slumber: Arc<Slumber>,
+    /// The background thread's: a visit ends a long sleep of that thread.
+    waker: Arc<Waker>,
     /// The process that made the lane.
     process: Process,
 }
@@ -28,18 +28,18 @@ pub(crate) struct Lane {
 struct Visits(AtomicU64);
 
 impl Lane {
-    pub(crate) fn new(engine: Engine, board: DoorbellBoard, slumber: Arc<Slumber>) -> Lane {
+    pub(crate) fn new(engine: Engine, board: DoorbellBoard, waker: Arc<Waker>) -> Lane {
         let process = Process::this();
         let due = Arc::default();
         let (token, visits) = (EngineToken::new(engine), Visits(AtomicU64::new(0)));
-        Lane { token, visits, board, due, slumber, process }
+        Lane { token, visits, board, due, waker, process }
     }
 
     /// Runs the engine on behalf of an application thread, if no other thread runs it right now.
     #[inline]
     pub(crate) fn visit<R>(&self, run: impl FnOnce(&mut Engine) -> R) -> Option<R> {
         let result = self.visit_and_stay(run);
-        self.slumber.on_visit();
+        self.waker.on_visit();
         result
     }
 
@@ -70,7 +70,7 @@ impl Lane {
         let mut running = self.token.enter();
         let result = run(&mut running);
         self.leave(running);
-        self.slumber.on_visit();
+        self.waker.on_visit();
         result
     }
 
@@ -95,7 +95,7 @@ impl Lane {
         if let Some(running) = self.token.try_enter() {
             self.leave(running);
         }
-        self.slumber.on_visit();
+        self.waker.on_visit();
     }
 
     /// The thread that runs the engine now has put work into a ring.

@@ -65,7 +65,6 @@
 //! `examples/` has more: `hello`, `connecting` (listen, connect, accept), `one_sided`, `datagrams`, `events`, and `echo`, which is RPC.
 #![deny(unsafe_code)]
 
-mod absence;
 mod background;
 mod clock;
 pub mod cm;
@@ -99,7 +98,6 @@ mod rings;
 pub mod rpc;
 mod shared_receive_queue;
 mod side_band;
-mod slumber;
 mod stray;
 mod sys;
 mod token;

@@ -311,6 +311,11 @@ pub(crate) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -
 
 /// The same, but reports the interruption.
 pub(crate) fn wait_readable_or_signal(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Waited {
+    wait_beside(fds, &[], timeout).0
+}
+
+/// The same, and whether the first descriptor was readable.
+pub(crate) fn wait_with_bell(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> (Waited, bool) {
     wait_beside(fds, &[], timeout)
 }
 
@@ -319,7 +324,7 @@ pub(crate) fn wait_beside(
     fds: &[BorrowedFd<'_>],
     beside: &[libc::pollfd],
     timeout: Option<Duration>,
-) -> Waited {
+) -> (Waited, bool) {
     let ours = fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
     let mut polled: Vec<libc::pollfd> = ours.chain(beside.iter().copied()).collect();
     let timeout = timeout.map(|t| {
@@ -342,13 +347,14 @@ pub(crate) fn wait_beside(
             0usize,
         )
     };
-    match ready {
+    let waited = match ready {
         0 => Waited::TimedOut,
         1.. => Waited::Readable,
         _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => Waited::Interrupted,
         // No memory, perhaps: as if the time were up.
         _ => Waited::TimedOut,
-    }
+    };
+    (waited, waited == Waited::Readable && polled.first().is_some_and(|first| first.revents != 0))
 }
 
 #[cfg(test)]

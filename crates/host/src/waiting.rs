@@ -18,16 +18,13 @@ pub(crate) use accounts::{Accounts, News, Place};
 pub use descriptors::Descriptors;
 
 use self::lanes::Lanes;
-use crate::absence::Absence;
 use crate::company::Look;
 use crate::config::Engine;
 use crate::device::Shared;
 use crate::sys;
 use crate::waker::Waker;
-use highwire_stdx::Instant as DeviceTime;
-use highwire_wake::{
-    Account, Core, Outcome, Posted, Relief, Station, Wait, WakeStrategy, WakeWord, Watch, thread_time,
-};
+use highwire_wake::duty::Sight;
+use highwire_wake::{Account, Core, Outcome, Posted, Station, Wait, WakeStrategy, WakeWord, thread_time};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -42,17 +39,9 @@ pub(crate) struct Waiting {
     station: Arc<Station>,
     /// Threads that wait, and channels that an event was asked for.
     count: Arc<Count>,
-    /// Wakes the leader that rests.
+    /// Wakes the background thread, and the leader that rests. Each says there what it does.
+    background: Arc<Waker>,
     pub(crate) leader_waker: Arc<Waker>,
-    /// Until when the leader that rests sleeps on the sockets, and until when the background thread.
-    resting: Watch,
-    pub(crate) watching: Watch,
-    /// Until when the background thread sleeps, whatever it sleeps on.
-    pub(crate) absence: Arc<Absence>,
-    /// The background thread sleeps for a moment, and looks at everything then.
-    pub(crate) dozing: Watch,
-    /// The background thread sleeps until the leader has gone.
-    relief: Relief,
     /// How many more times a queue may be armed before threads that wait in `poll` no longer count as ones that come back to lead.
     beside: AtomicU8,
     /// The work was left to the background thread, which has yet to take note of it.
@@ -95,18 +84,18 @@ impl Count {
 }
 
 impl Waiting {
-    pub(crate) fn new(strategy: Arc<dyn WakeStrategy>, is_followed: bool) -> io::Result<Waiting> {
+    pub(crate) fn new(
+        strategy: Arc<dyn WakeStrategy>,
+        is_followed: bool,
+        background: Arc<Waker>,
+    ) -> io::Result<Waiting> {
         Ok(Waiting {
             strategy,
             is_followed,
             station: Arc::default(),
             count: Arc::default(),
+            background,
             leader_waker: Arc::new(Waker::new()?),
-            resting: Watch::default(),
-            watching: Watch::default(),
-            absence: Arc::default(),
-            dozing: Watch::default(),
-            relief: Relief::default(),
             beside: AtomicU8::new(0),
             is_left: AtomicBool::new(false),
             woken: Arc::default(),
@@ -142,23 +131,24 @@ impl Waiting {
         self.accounts.news(now_ns, self.count.0.load(Ordering::Acquire), most_places)
     }
 
-    /// Where waiting threads meet.
-    pub(crate) fn station(&self) -> &Station {
-        &self.station
-    }
-
     /// Leaves the work to the background thread, until a leader takes it up.
     fn leave(&self, device: &Shared) {
         self.is_left.store(true, Ordering::SeqCst);
-        if !self.is_seen_to(device, &self.watching, true) {
-            device.waker.wake();
+        if !self.is_seen_to(device, &self.background, true) {
+            self.background.wake();
         }
+    }
+
+    /// The work is left, by a thread that finds the background thread awake.
+    #[cfg(test)]
+    pub(crate) fn leave_for_test(&self) {
+        self.is_left.store(true, Ordering::SeqCst);
     }
 
     /// Leaves it to the thread that leads.
     pub(crate) fn leave_to_leader(&self, device: &Shared) {
         // One that is awake looks at all of it before it rests.
-        if self.station.rest.is_taken() && !self.is_seen_to(device, &self.resting, true) {
+        if self.station.rest.is_taken() && !self.is_seen_to(device, &self.leader_waker, true) {
             self.leader_waker.wake();
         }
     }
@@ -167,11 +157,12 @@ impl Waiting {
     /// then; until it does, the background thread need not get up if it looks soon anyway.
     pub(crate) fn note_armed(&self, device: &Shared, will_block: bool) {
         if !self.station.seat.is_taken() {
-            let can_wait = (will_block || self.is_waited_beside()) && self.dozing.wakes_before(u64::MAX);
-            if !can_wait && !self.is_seen_to(device, &self.watching, false) {
-                device.waker.wake();
+            let can_wait =
+                (will_block || self.is_waited_beside()) && self.background.said_after().is_checking();
+            if !can_wait && !self.is_seen_to(device, &self.background, false) {
+                self.background.wake();
             }
-        } else if self.station.rest.is_taken() && !self.is_seen_to(device, &self.resting, false) {
+        } else if self.station.rest.is_taken() && !self.is_seen_to(device, &self.leader_waker, false) {
             // If the leader goes and no thread takes its place, the background thread is told.
             self.leader_waker.wake();
         }
@@ -186,16 +177,10 @@ impl Waiting {
         left > 0
     }
 
-    /// Whether a thread sleeps on the sockets and wakes before the lanes want to be run. Acknowledgements that were kept for the
-    /// next step of this thread leave now, if there is no such step.
-    fn is_seen_to(&self, device: &Shared, watch: &Watch, is_last_step: bool) -> bool {
+    /// Whether a thread sleeps on the sockets and wakes before the lanes want to be run.
+    fn is_seen_to(&self, device: &Shared, sleeper: &Waker, is_last_step: bool) -> bool {
         // Where threads do not run the lanes, they cannot ask them either.
-        device.engine == Engine::Both
-            && device.lanes.iter().all(|lane| {
-                let due = lane.try_run(|engine| engine.due_after(is_last_step));
-                // Another thread runs this lane just now, and may leave work behind.
-                due.is_some_and(|due| watch.wakes_before(due.map_or(u64::MAX, DeviceTime::as_nanos)))
-            })
+        device.engine == Engine::Both && sleeper.sees_to(&device.lanes, is_last_step)
     }
 
     /// How many times a thread was woken so far.
@@ -218,14 +203,17 @@ impl Waiting {
         self.is_followed
     }
 
-    /// Whether the work was left since the last call.
-    pub(crate) fn take_left(&self) -> bool {
-        self.is_left.load(Ordering::SeqCst) && self.is_left.swap(false, Ordering::SeqCst)
+    /// What the leader's seat shows.
+    pub(crate) fn sight(&self) -> Sight {
+        let Station { seat, rest, .. } = &*self.station;
+        let is_left = self.is_left.load(Ordering::SeqCst);
+        Sight { beats: seat.beats(), is_taken: seat.is_taken(), rests: rest.is_taken(), is_left }
     }
 
-    /// The same, for another look later.
-    pub(crate) fn is_left(&self) -> bool {
-        self.is_left.load(Ordering::SeqCst)
+    /// The same; the background thread takes up the work that was left.
+    pub(crate) fn take_sight(&self) -> Sight {
+        let is_left = self.is_left.load(Ordering::SeqCst) && self.is_left.swap(false, Ordering::SeqCst);
+        Sight { is_left, ..self.sight() }
     }
 
     /// Waits, where the device has a background thread, until `is_over`.
@@ -238,10 +226,10 @@ impl Waiting {
     ) -> Outcome {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let Sleepers { word, place, account, .. } = sleepers;
-        self.run(device, &Wait { word, place: *place, account, is_over, work: &Lanes::new(device), deadline })
+        self.run(&Wait { word, place: *place, account, is_over, work: &Lanes::new(device), deadline })
     }
 
-    fn run(&self, device: &Shared, wait: &Wait<'_>) -> Outcome {
+    fn run(&self, wait: &Wait<'_>) -> Outcome {
         // A thread that is woken while another one spins on its core would otherwise wait milliseconds, until the other's time slice
         // ends.
         sys::be_quick_to_run_once();
@@ -253,28 +241,16 @@ impl Waiting {
             account.note_sample(thread_time().saturating_sub(began));
         }
         self.count.end();
-        if self.relief.is_forsaken(&self.station.seat) {
-            self.relief.end();
-            device.waker.wake();
-        }
+        self.background.wake_if_forsaken(&self.station.seat);
         outcome
     }
 
-    /// The background thread is about to sleep until the leader that rests has gone; false if it has.
-    pub(crate) fn relieve(&self) -> bool {
-        self.relief.begin(&self.station.rest)
-    }
-
-    /// The background thread is awake. A leader that leaves the seat empty wakes this thread; if it has failed to, this is
-    /// counted as a rescue.
-    pub(crate) fn resume(&self) {
-        if self.relief.is_forsaken(&self.station.seat) {
-            self.accounts.of_device().note_rescue();
+    /// The background thread relied on a leader, and its sleep has ended by time. A leader that leaves the seat empty calls this thread; if
+    /// it has failed to, this is counted as a rescue.
+    pub(crate) fn note_if_forsaken(&self) {
+        if !self.station.seat.is_taken() {
+            self.note_rescue();
         }
-        self.relief.end();
-        self.watching.end();
-        self.dozing.end();
-        self.absence.end();
     }
 
     /// The background thread has slept as long as it may, and found packets for which no bell had rung.

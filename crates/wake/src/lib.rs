@@ -10,18 +10,18 @@
 //! instead ([`world`]).
 
 mod account;
-mod relief;
+pub mod duty;
+mod notice;
 mod rest;
 mod seat;
 mod strategy;
 mod sync;
 mod sys;
-mod watch;
 mod word;
 pub mod world;
 
 pub use account::{Account, Figures, Kind};
-pub use relief::Relief;
+pub use notice::{Announced, Notice};
 pub use rest::Rest;
 pub use seat::{Leading, Seat};
 pub use strategy::{
@@ -32,5 +32,4 @@ pub use sys::{
     Core, Priority, current_core, machine_cores, pin, process_switches, process_time, run_only_when_idle,
     run_urgently, runnable_threads, thread_time, yield_core,
 };
-pub use watch::Watch;
 pub use word::{Posted, Scope, Slept, WakeWord};

@@ -3,7 +3,9 @@
 //! A lost wake-up leaves a model thread asleep for ever, which loom reports as a deadlock. The last tests
 //! plant the mistakes that the protocol prevents, and expect loom to report them.
 
-use highwire_wake::{Leading, Relief, Rest, Scope, Seat, Slept, WakeWord, Watch};
+use highwire_stdx::Instant;
+use highwire_wake::duty::Duty;
+use highwire_wake::{Leading, Notice, Rest, Scope, Seat, Slept, WakeWord};
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use std::sync::Arc;
@@ -143,46 +145,52 @@ fn a_post_rings_for_the_leader_that_rests() {
     });
 }
 
+/// Later than all else in these models, and sooner.
+const LATER: Instant = Instant::from_nanos(1 << 40);
+const SOON: Instant = Instant::from_nanos(1 << 10);
+
 /// A leader rests and goes, as `go` does it, while another thread sleeps because one rests.
-fn rely_on_a_leader(go: fn(Leading<'_>, &Seat, &Relief, &WakeWord)) {
+fn rely_on_a_leader(go: fn(Leading<'_>, &Seat, &Notice, &WakeWord)) {
     let parts =
-        Arc::new((Seat::default(), Rest::default(), Relief::default(), WakeWord::new(Scope::Process)));
+        Arc::new((Seat::default(), Rest::default(), Notice::default(), WakeWord::new(Scope::Process)));
     let leader = {
         let parts = Arc::clone(&parts);
         thread::spawn(move || {
-            let (seat, rest, relief, bell) = &*parts;
+            let (seat, rest, notice, bell) = &*parts;
             let word = WakeWord::new(Scope::Process);
             let leading = seat.try_take().expect("it is free");
             rest.sleep(&word, word.posts(), || Slept::Posted);
-            go(leading, seat, relief, bell);
+            go(leading, seat, notice, bell);
         })
     };
-    let (_, rest, relief, bell) = &*parts;
+    let (_, rest, notice, bell) = &*parts;
     let rings = bell.posts();
-    if relief.begin(rest) {
+    let announced = notice.announce(Duty::Standby, LATER);
+    if rest.is_taken() && notice.settle(announced, Duty::Standby, LATER) {
         bell.sleep(rings, None);
     }
+    notice.end();
     leader.join().expect("no panic");
 }
 
 #[test]
 fn who_relies_on_a_leader_is_woken_when_it_goes() {
     explore(|| {
-        rely_on_a_leader(|leading, seat, relief, bell| {
+        rely_on_a_leader(|leading, seat, notice, bell| {
             leading.pass_on();
-            if relief.is_forsaken(seat) {
+            if notice.call_if_forsaken(seat) {
                 bell.post();
             }
         });
     });
 }
 
-/// Planted: the leader looks whether a waiter relies on it before it leaves the seat.
+/// Planted: the leader looks whether a thread relies on it before it leaves the seat.
 #[test]
 fn looking_who_relies_before_leaving_loses_a_wake_up() {
     loses_a_wake_up("looking_who_relies_before_leaving_loses_a_wake_up", || {
-        rely_on_a_leader(|leading, seat, relief, bell| {
-            if relief.is_forsaken(seat) {
+        rely_on_a_leader(|leading, seat, notice, bell| {
+            if notice.call_if_forsaken(seat) {
                 bell.post();
             }
             leading.pass_on();
@@ -190,60 +198,139 @@ fn looking_who_relies_before_leaving_loses_a_wake_up() {
     });
 }
 
-/// A thread sleeps on the work, first until a time and then for ever; `leave` leaves it work that is due at
-/// that time.
-fn watch_the_work(leave: impl Fn(&AtomicUsize, &Watch, &WakeWord)) {
-    const DUE_NS: u64 = 1;
-    let parts = Arc::new((Watch::default(), WakeWord::new(Scope::Process)));
+/// A thread sleeps on the work, first until a time and then for long; `leave` leaves it work that is due at that time. `looks_first`: before
+/// it announces its sleep.
+fn watch_the_work(looks_first: bool, leave: impl Fn(&AtomicUsize, &Notice, &WakeWord)) {
+    let parts = Arc::new((Notice::default(), WakeWord::new(Scope::Process)));
     let left = Arc::new(AtomicUsize::new(0));
     let watching = {
         let (parts, left) = (Arc::clone(&parts), Arc::clone(&left));
         thread::spawn(move || {
-            let (watch, bell) = &*parts;
-            for until in [DUE_NS, u64::MAX] {
+            let (notice, bell) = &*parts;
+            // One that looks first has no timer to help it.
+            for until in [SOON, LATER].into_iter().skip(looks_first.into()) {
                 let rings = bell.posts();
                 // SeqCst, as the token of the work is.
-                if left.load(Ordering::SeqCst) > 0 {
+                let look = || left.load(Ordering::SeqCst) > 0;
+                let early = looks_first && look();
+                let announced = notice.announce(Duty::Watching, LATER);
+                if early || (!looks_first && look()) {
                     return;
                 }
-                watch.begin(until);
-                match until {
-                    // The timer wakes the thread without another thread's help.
-                    DUE_NS => thread::yield_now(),
-                    _ => drop(bell.sleep(rings, None)),
+                if notice.settle(announced, Duty::Watching, until) {
+                    match until {
+                        // The timer wakes the thread without another thread's help.
+                        SOON => thread::yield_now(),
+                        _ => drop(bell.sleep(rings, None)),
+                    }
                 }
-                watch.end();
+                notice.end();
             }
         })
     };
-    let (watch, bell) = &*parts;
-    leave(&left, watch, bell);
+    let (notice, bell) = &*parts;
+    leave(&left, notice, bell);
     watching.join().expect("no panic");
+}
+
+/// Leaves work, and wakes the thread if it does not wake by itself before that is due.
+fn leave_in_order(left: &AtomicUsize, notice: &Notice, bell: &WakeWord) {
+    left.fetch_add(1, Ordering::SeqCst);
+    if !notice.said_after().wakes_before(Some(SOON)) && notice.call() {
+        bell.post();
+    }
 }
 
 #[test]
 fn work_that_is_left_is_done_when_it_is_due() {
+    explore(|| watch_the_work(false, leave_in_order));
+}
+
+#[test]
+fn a_call_ends_a_sleep_or_forbids_it() {
     explore(|| {
-        watch_the_work(|left, watch, bell| {
+        watch_the_work(false, |left, notice, bell| {
             left.fetch_add(1, Ordering::SeqCst);
-            if !watch.wakes_before(1) {
+            if notice.call() {
                 bell.post();
             }
         });
     });
 }
 
-/// Planted: the thread looks for a watcher before it leaves the work.
+/// Two threads call; the one that rings does so for both.
+#[test]
+fn one_ring_is_enough_for_two_calls() {
+    explore(|| {
+        let parts = Arc::new((Notice::default(), WakeWord::new(Scope::Process), AtomicUsize::new(0)));
+        let call = |parts: &(Notice, WakeWord, AtomicUsize)| {
+            let (notice, bell, left) = parts;
+            // Relaxed: the call alone makes it visible.
+            left.fetch_add(1, Ordering::Relaxed);
+            if notice.call() {
+                bell.post();
+            }
+        };
+        let calling = {
+            let parts = Arc::clone(&parts);
+            thread::spawn(move || call(&parts))
+        };
+        let sleeping = {
+            let parts = Arc::clone(&parts);
+            thread::spawn(move || {
+                let (notice, bell, left) = &*parts;
+                loop {
+                    let rings = bell.posts();
+                    let announced = notice.announce(Duty::Watching, LATER);
+                    if left.load(Ordering::Relaxed) == 2 {
+                        return;
+                    }
+                    if notice.settle(announced, Duty::Watching, LATER) {
+                        bell.sleep(rings, None);
+                    }
+                    notice.end();
+                }
+            })
+        };
+        call(&parts);
+        calling.join().expect("no panic");
+        sleeping.join().expect("no panic");
+    });
+}
+
+/// Planted: the thread asks who watches before it leaves the work.
 #[test]
 fn asking_who_watches_before_the_work_is_left_loses_a_wake_up() {
     loses_a_wake_up("asking_who_watches_before_the_work_is_left_loses_a_wake_up", || {
-        watch_the_work(|left, watch, bell| {
-            let is_watched = watch.wakes_before(1);
+        watch_the_work(false, |left, notice, bell| {
+            let is_watched = notice.said_after().wakes_before(Some(SOON));
             left.fetch_add(1, Ordering::SeqCst);
-            if !is_watched {
+            if !is_watched && notice.call() {
                 bell.post();
             }
         });
+    });
+}
+
+/// Planted: the thread calls before it leaves the work.
+#[test]
+fn calling_before_the_work_is_left_loses_a_wake_up() {
+    loses_a_wake_up("calling_before_the_work_is_left_loses_a_wake_up", || {
+        watch_the_work(false, |left, notice, bell| {
+            let must_ring = notice.call();
+            left.fetch_add(1, Ordering::SeqCst);
+            if must_ring {
+                bell.post();
+            }
+        });
+    });
+}
+
+/// Planted: the sleeper looks for work before it announces its sleep.
+#[test]
+fn looking_before_the_sleep_is_announced_loses_a_wake_up() {
+    loses_a_wake_up("looking_before_the_sleep_is_announced_loses_a_wake_up", || {
+        watch_the_work(true, leave_in_order);
     });
 }
 

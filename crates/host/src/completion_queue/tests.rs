@@ -92,9 +92,9 @@ fn a_thread_that_runs_the_device_itself_is_woken_in_its_sleep() {
     let is_rung = || sys::wait_readable(&[waker.fd()], Some(highwire_stdx::Duration::ZERO));
     queue.wake();
     assert!(!is_rung(), "a thread that is awake looks anyway");
-    waker.prepare_sleep();
+    let _ = waker.announce(highwire_wake::duty::Duty::Checking, highwire_stdx::Instant::ZERO);
     queue.wake();
     assert!(is_rung());
-    waker.awake();
+    assert!(waker.awake(false));
     assert!(!is_rung());
 }

@@ -12,7 +12,6 @@ use crate::lane::Lane;
 use crate::limits::BELLS;
 use crate::memory::HostMemory;
 use crate::side_band::SideBand;
-use crate::slumber::Slumber;
 use crate::stray::MAILBOX_PACKETS;
 use crate::sys;
 use crate::waiting::Waiting;
@@ -71,8 +70,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
     let mtu = path_mtu(config, ip)?;
     let system = |what| move |error: io::Error| OpenError::System(what, error);
     let waker = Arc::new(Waker::new().map_err(system("make an eventfd"))?);
-    let slumber = Arc::new(Slumber::new(Arc::clone(&waker)));
-    let waiting = waits(config)?;
+    let waiting = waits(config, &waker)?;
     let events = EventQueue::new().map_err(system("make an eventfd"))?;
     let mailboxes: Arc<[_]> = (0..config.lanes).map(|_| ArrayQueue::new(MAILBOX_PACKETS)).collect();
     let capture = capture_file(config)?;
@@ -113,9 +111,8 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
             mailboxes: Arc::clone(&mailboxes),
             waker: Arc::clone(&waker),
             leader_waker: Arc::clone(&waiting.leader_waker),
-            absence: Arc::clone(&waiting.absence),
         };
-        lanes.push(Lane::new(Engine::new(parts), board, Arc::clone(&slumber)));
+        lanes.push(Lane::new(Engine::new(parts), board, Arc::clone(&waker)));
     }
     let pool = local.as_ref().map_or_else(SharedPool::anonymous, |local| local.pool().clone());
     Ok(Shared {
@@ -125,7 +122,6 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         lanes,
         events,
         waker,
-        slumber,
         waiting,
         side_band: SideBand::open(gid, side_band, rng.fork(1 << 32), clock.clone()),
         pool,
@@ -162,9 +158,11 @@ fn random_numbers(config: &DeviceConfig) -> Result<Rng, OpenError> {
 }
 
 /// How threads of the device wait.
-fn waits(config: &DeviceConfig) -> Result<Waiting, OpenError> {
+fn waits(config: &DeviceConfig, background: &Arc<Waker>) -> Result<Waiting, OpenError> {
     let waiting = |strategy, is_followed| {
-        Waiting::new(strategy, is_followed).map_err(|error| OpenError::System("make an eventfd", error))
+        let background = Arc::clone(background);
+        Waiting::new(strategy, is_followed, background)
+            .map_err(|error| OpenError::System("make an eventfd", error))
     };
     // If one thread runs the engine, waiting threads can only sleep.
     if config.engine != crate::config::Engine::Both {

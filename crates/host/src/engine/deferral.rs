@@ -3,7 +3,7 @@
 //! Acknowledgements may wait for the application's next step: when a turn has delivered completions, the application is
 //! about to answer, and its answer and the acknowledgement then leave in one train. They wait no longer than that: the next
 //! turn always sends them, and the background thread makes sure that there is a next turn. A device without a background thread
-//! keeps no acknowledgement back, nor does an application thread while the background thread sleeps for long (`absence.rs`).
+//! keeps no acknowledgement back, nor does an application thread while the background thread sleeps for long (`wake/duty/said.rs`).
 //!
 //! The background thread keeps them back as well, if application threads are near: a thread that spins on the memory that a
 //! WRITE has just filled sees it and posts its own WRITE. A deadline bounds that time, and if no answer came, the thread waits

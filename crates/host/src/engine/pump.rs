@@ -43,7 +43,8 @@ impl Engine {
             let found = Found { packets: packets > 0, completions: pumped.completions > 0 };
             let now = self.now();
             // Whether another thread sees soon to what this one leaves behind.
-            let may_wait = !by.is_visitor() || self.absence.is_short(now, by == By::Leader);
+            let said = self.waker.said();
+            let may_wait = !by.is_visitor() || said.is_near(now, by == By::Leader);
             keeps = self.deferral.expects_answer(by, found) && may_wait;
             // Through shared memory, a packet of its own costs less than the time that the peer gains by an early acknowledgement of a
             // message. A WRITE is another matter: its peer may poll for the acknowledgement alone and look at its memory then, as
@@ -56,7 +57,7 @@ impl Engine {
                 pumped.completions += self.deliver();
                 keeps |= pumped.completions > 0 && may_wait;
             }
-            if pumped.completions > 0 && !may_wait && by == By::Leader && self.absence.is_missed() {
+            if pumped.completions > 0 && !may_wait && by == By::Leader && self.misses.note(said) {
                 self.waker.wake();
             }
         }

@@ -71,7 +71,15 @@ impl Engine {
         !self.held.is_full() && self.ways.shm.as_mut().is_some_and(|shm| shm.rings.inbox.has_packets())
     }
 
-    /// The same for the leader, which may have been kept from saying so at once.
+    /// From now on no neighbour rings, although a thread sleeps: a bell that is lost.
+    #[cfg(test)]
+    pub(crate) fn lose_bells(&self) {
+        if let Some(shm) = &self.ways.shm {
+            shm.rings.inbox.awake();
+        }
+    }
+
+    /// The leader is awake. It may have been kept from saying so at once.
     #[inline]
     pub(crate) fn awake_from_rest(&mut self) {
         if self.sleep.asleep[Sleeper::Leader as usize] {

@@ -97,8 +97,7 @@ impl Waiting {
         };
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let (account, is_over) = (&*sleepers.account, wanted.is_ready);
-        let outcome =
-            self.run(device, &Wait { word: &word, place: None, account, is_over, work: &work, deadline });
+        let outcome = self.run(&Wait { word: &word, place: None, account, is_over, work: &work, deadline });
         self.beside.store(ARMED_BETWEEN_MAX, Ordering::Relaxed);
         outcome
     }

@@ -3,7 +3,8 @@
 use crate::device::Shared;
 use crate::engine::{By, Engine, Sleeper};
 use crate::sys;
-use highwire_wake::{Slept, Turn, WakeWord, Work};
+use highwire_wake::duty::{Duty, Event};
+use highwire_wake::{Announced, Slept, Turn, WakeWord, Work};
 use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -12,9 +13,6 @@ use std::time::Instant;
 /// told of something, which should not happen; the background thread finds out whether the leader is starved.
 const REST_MAX: highwire_stdx::Duration = highwire_stdx::Duration::from_millis(100);
 const IDLE_REST_MAX: highwire_stdx::Duration = highwire_stdx::Duration::from_secs(1);
-/// How long a thread rests on a lane that another one runs.
-const LOOK_AGAIN: highwire_stdx::Duration = highwire_stdx::Duration::from_micros(400);
-
 /// The work that events come from.
 pub(super) struct Lanes<'a> {
     device: &'a Shared,
@@ -33,43 +31,48 @@ impl<'a> Lanes<'a> {
         Lanes { device, rest_max: Cell::new(REST_MAX), beside }
     }
 
-    /// Sleeps until a packet, a timer, a ring, or `deadline`.
-    fn sleep_on_sockets(&self, deadline: Option<Instant>) -> Slept {
+    /// Sleeps until a packet, a timer, a ring, or `longest` is over; also returns whether it was a ring. The sleep was announced at `begin`,
+    /// before the lanes are asked: what they want to be run for is not to lie before its end by these lines' time.
+    fn sleep_on_sockets(
+        &self,
+        announced: Announced,
+        begin: highwire_stdx::Instant,
+        longest: highwire_stdx::Duration,
+    ) -> (Slept, bool) {
         let device = self.device;
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let longest =
-            self.rest_max.get().min(left.map_or(highwire_stdx::Duration::MAX, highwire_stdx::Duration::from));
-        let (mut at_most, mut watches_all) = (longest, true);
-        // Before the lanes are asked: what they want to be run for is not to lie before the end of the sleep by these lines' time.
-        let begin = device.clock.now();
+        let waker = &device.waiting.leader_waker;
+        let (mut at_most, mut duty) = (longest, Duty::Resting);
         for lane in &device.lanes {
             match lane.try_run(|engine| engine.prepare_sleep(Sleeper::Leader)) {
                 // Another thread runs this lane just now, and may leave work behind.
-                None => (at_most, watches_all) = (at_most.min(LOOK_AGAIN), false),
-                Some(None) => return Slept::Posted,
+                None => {
+                    duty = duty.next(Event::LaneTaken).unwrap_or(duty);
+                    at_most = at_most.min(duty.rules().longest.unwrap_or(at_most));
+                }
+                Some(None) => return (Slept::Posted, false),
                 Some(Some(left)) => at_most = at_most.min(left),
             }
         }
-        let lanes = device.lane_fds.iter().flatten().map(AsFd::as_fd);
-        let fds: Vec<_> = std::iter::once(device.waiting.leader_waker.fd()).chain(lanes).collect();
-        if watches_all {
-            device.waiting.resting.begin((begin + at_most).as_nanos());
+        if !waker.settle(announced, duty, begin + at_most) {
+            return (Slept::Posted, false);
         }
-        let waited = sys::wait_beside(&fds, self.beside, Some(at_most));
-        device.waiting.resting.end();
+        let lanes = device.lane_fds.iter().flatten().map(AsFd::as_fd);
+        let fds: Vec<_> = std::iter::once(waker.fd()).chain(lanes).collect();
+        let (waited, is_rung) = sys::wait_beside(&fds, self.beside, Some(at_most));
         let is_idle = waited == sys::Waited::TimedOut && at_most == longest;
         self.rest_max.set(if is_idle {
             IDLE_REST_MAX.min(self.rest_max.get().saturating_mul(2))
         } else {
             REST_MAX
         });
-        match waited {
+        let slept = match waited {
             // A signal ends `poll` whatever its handler's flags say.
             sys::Waited::Interrupted if !self.beside.is_empty() || sys::ends_waits() => Slept::Interrupted,
             sys::Waited::TimedOut if is_idle => Slept::TimedOut,
             // Or a timer of the lane.
             _ => Slept::Posted,
-        }
+        };
+        (slept, is_rung)
     }
 }
 
@@ -117,9 +120,19 @@ impl Work for Lanes<'_> {
         }
         device.company.leave(&waiting.look);
         sys::be_quick_to_run();
-        waiting.leader_waker.prepare_sleep();
-        let slept = waiting.station.rest.sleep(word, seen, || self.sleep_on_sockets(deadline));
-        waiting.leader_waker.awake();
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let longest =
+            self.rest_max.get().min(left.map_or(highwire_stdx::Duration::MAX, highwire_stdx::Duration::from));
+        let begin = device.clock.now();
+        // Before the thread counts itself a sleeper of its word: a thread that posts there then has to be able to ring.
+        let announced = waiting.leader_waker.announce(Duty::Resting, begin + longest);
+        let is_rung = Cell::new(false);
+        let slept = waiting.station.rest.sleep(word, seen, || {
+            let (slept, rung) = self.sleep_on_sockets(announced, begin, longest);
+            is_rung.set(rung);
+            slept
+        });
+        waiting.leader_waker.awake(is_rung.get());
         if slept != Slept::Posted {
             // No turn follows.
             for lane in &device.lanes {

@@ -4,7 +4,7 @@
 //! awake keeps a core from the program that it works for, and from the engine at the other end. So it stays awake only while that has
 //! paid, and gives its core away after every turn in vain: whichever thread has something to do then runs at once.
 //!
-//! It learns as [`Adaptive`](highwire_wake::Adaptive) does. After a vigil in vain it sleeps at once the next time, then three times, seven
+//! It learns as [`Adaptive`](crate::Adaptive) does. After a vigil in vain it sleeps at once the next time, then three times, seven
 //! times, up to 255. Two engines that answer each other may both sleep only because the other one does, so a sleep that was over
 //! soon makes it try some longer vigils; if those are in vain, it tries that ever more rarely, too. A quick end of a sleep proves
 //! nothing by itself: perhaps the work came only because this thread had left its core, to a program to which it cannot give it
@@ -13,8 +13,8 @@
 //!
 //! This module neither reads a clock nor sleeps: the thread reports what its turns find, and asks.
 
+use crate::strategy::Restraint;
 use highwire_stdx::{Duration, Instant};
-use highwire_wake::Restraint;
 
 /// The longest vigil.
 const VIGIL: Duration = Duration::from_micros(50);
@@ -46,7 +46,7 @@ enum Plan {
 
 /// The thread's experience with its vigils.
 #[derive(Debug, Default)]
-pub(super) struct Vigil {
+pub struct Vigil {
     /// Since when there has been no work, and what to do until there is.
     idle: Option<(Instant, Plan)>,
     /// The last turn in vain.
@@ -61,7 +61,7 @@ pub(super) struct Vigil {
 
 impl Vigil {
     /// After a turn: whether to make another one at once, and not to sleep. Without work the core is to be given away first.
-    pub(super) fn goes_on(&mut self, has_worked: bool, now: Instant) -> bool {
+    pub fn goes_on(&mut self, has_worked: bool, now: Instant) -> bool {
         if has_worked {
             self.on_work(now);
         }
@@ -153,7 +153,7 @@ impl Vigil {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model")))]
 mod tests {
     use super::*;
 

@@ -5,7 +5,7 @@
 //! packet is there. So what counts is which thread *finds* packets. Where visitors find them, the background thread stays away
 //! and only checks now and then; where it finds them itself, it sleeps on the socket and every packet wakes it.
 
-use crate::engine::Pumped;
+use super::Found;
 
 /// So many finds of visitors between two looks show that they poll, even if some of their turns are long. A thread that spins
 /// on memory finds one packet at most: the acknowledgement of its own WRITE.
@@ -48,8 +48,8 @@ impl Attendance {
 
     /// Takes note of a first turn after a sleep, or of none if a visitor was running the lane, with the count of visits;
     /// `was_woken`: by a packet.
-    pub(super) fn on_turn(&mut self, turn: Option<Pumped>, visits: u64, was_woken: bool) {
-        let found = turn.is_some_and(|turn| turn.packets > 0);
+    pub(super) fn on_turn(&mut self, turn: Option<Found>, visits: u64, was_woken: bool) {
+        let found = turn.is_some_and(|turn| turn.packets);
         let theirs = turn.map_or(0, |turn| turn.visitors_finds.wrapping_sub(self.finds));
         if let Some(turn) = turn {
             self.finds = turn.visitors_finds;
@@ -75,16 +75,16 @@ impl Attendance {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model")))]
 mod tests {
     use super::*;
 
-    fn turn(packets: u32, visitors_finds: u64) -> Option<Pumped> {
-        Some(Pumped { packets, visitors_finds, ..Pumped::default() })
+    fn turn(packets: u32, visitors_finds: u64) -> Option<Found> {
+        Some(Found { packets: packets > 0, work: packets > 0, visitors_finds })
     }
 
     /// Wakes it until it has judged.
-    fn wake(attendance: &mut Attendance, mut turn: impl FnMut(u64) -> Option<Pumped>) {
+    fn wake(attendance: &mut Attendance, mut turn: impl FnMut(u64) -> Option<Found>) {
         (1..=u64::from(WAKES_PER_JUDGEMENT)).for_each(|n| attendance.on_turn(turn(n), n, true));
     }
 
