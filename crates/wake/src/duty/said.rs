@@ -41,7 +41,7 @@ impl Said {
             Said::Awake => AWAKE,
             Said::Called => CALLED,
             Said::Asleep { duty, until, is_settled } => {
-                until.as_nanos().div_ceil(UNIT_NS) * UNIT_NS
+                (until.as_nanos().div_ceil(UNIT_NS) * UNIT_NS)
                     | (FIRST_SLEEP + 2 * duty as u64 + is_settled as u64)
             }
         }
