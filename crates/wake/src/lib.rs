@@ -12,6 +12,7 @@
 mod account;
 pub mod duty;
 mod notice;
+mod payoff;
 mod rest;
 mod seat;
 mod strategy;
@@ -22,11 +23,12 @@ pub mod world;
 
 pub use account::{Account, Figures, Kind};
 pub use notice::{Announced, Notice};
+pub use payoff::{Choice, Payoff, Polled, Restraint, Terms};
 pub use rest::Rest;
 pub use seat::{Leading, Seat};
 pub use strategy::{
-    Adaptive, Affine, BusyPoll, Dispatcher, Event, LeaderFollower, Mode, Outcome, Restraint, Station,
-    Strategy, Turn, Wait, WakeStrategy, Work,
+    Adaptive, Affine, BusyPoll, Dispatcher, Event, LeaderFollower, Mode, Outcome, Station, Strategy, Turn,
+    Wait, WakeStrategy, Work,
 };
 pub use sys::{
     Core, Priority, current_core, machine_cores, pin, process_switches, process_time, run_only_when_idle,

@@ -4,13 +4,11 @@ mod adaptive;
 mod choice;
 mod leader_follower;
 mod presence;
-mod restraint;
 mod simple;
 
 pub use adaptive::Adaptive;
 pub use choice::{Mode, Strategy};
 pub use leader_follower::LeaderFollower;
-pub use restraint::Restraint;
 pub use simple::{Affine, BusyPoll, Dispatcher, Event};
 
 use crate::account::{Account, Kind};

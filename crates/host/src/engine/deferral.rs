@@ -13,6 +13,7 @@
 
 use super::turn::By;
 use highwire_stdx::{Duration, Instant};
+use highwire_wake::Restraint;
 
 /// How long the background thread keeps acknowledgements for an answer: long enough for a thread that it has pushed off its
 /// core to come back, short beside every timeout.
@@ -21,9 +22,6 @@ const ANSWER_WAIT: Duration = Duration::from_micros(30);
 const GUESTS_ARE_NEAR: Duration = Duration::from_micros(500);
 /// The wait for a program behind the door, which has to see its completion first and ring then.
 const GUESTS_ANSWER_WAIT: Duration = Duration::from_micros(100);
-/// Turns without waiting after an answer did not come, at most: the first time 1, then twice as many each time.
-const HASTE_TURNS_MAX: u32 = 255;
-
 /// The acknowledgements that a lane keeps back.
 #[derive(Debug)]
 pub(super) struct Deferral {
@@ -38,7 +36,7 @@ pub(super) struct Deferral {
     for_visitor: bool,
     /// When a program behind the door last rang a bell.
     rung: Option<Instant>,
-    patience: Patience,
+    patience: Restraint,
 }
 
 /// A turn's findings that matter to acknowledgements.
@@ -46,32 +44,6 @@ pub(super) struct Deferral {
 pub(super) struct Found {
     pub(super) packets: bool,
     pub(super) completions: bool,
-}
-
-/// Whether to keep acknowledgements for an answer, learnt from earlier ones.
-#[derive(Debug, Default)]
-struct Patience {
-    /// The background thread's turns until it tries that again, and how many there were the last time.
-    haste: u32,
-    haste_before: u32,
-}
-
-impl Patience {
-    /// Whether this turn may keep some.
-    fn has_any(&mut self) -> bool {
-        let has_any = self.haste == 0;
-        self.haste = self.haste.saturating_sub(1);
-        has_any
-    }
-
-    fn on_answer(&mut self) {
-        self.haste_before = 0;
-    }
-
-    fn on_none(&mut self) {
-        self.haste_before = (2 * self.haste_before + 1).min(HASTE_TURNS_MAX);
-        self.haste = self.haste_before;
-    }
 }
 
 impl Deferral {
@@ -84,7 +56,7 @@ impl Deferral {
             in_rnic: false,
             for_visitor: false,
             rung: None,
-            patience: Patience::default(),
+            patience: Restraint::default(),
         }
     }
 
@@ -118,21 +90,21 @@ impl Deferral {
         }
         if has_rung {
             self.rung = Some(now());
-            self.patience.has_any();
+            self.patience.may_try();
         }
         let Some(rung) = self.rung else { return by };
         let are_near = now().saturating_since(rung) < GUESTS_ARE_NEAR;
         if !are_near {
             self.rung = None;
         }
-        if are_near && self.patience.haste == 0 { By::Background { visitors_are_near: true } } else { by }
+        if are_near && self.patience.is_free() { By::Background { visitors_are_near: true } } else { by }
     }
 
     /// Whether an answer is to be expected after what the turn has found, so that acknowledgements may wait for it.
     #[inline]
     pub(super) fn expects_answer(&mut self, by: By, found: Found) -> bool {
         found.completions
-            || found.packets && by == (By::Background { visitors_are_near: true }) && self.patience.has_any()
+            || found.packets && by == (By::Background { visitors_are_near: true }) && self.patience.may_try()
     }
 
     /// Whether acknowledgements stay in the RNIC, if it owes nothing else. That is best: there they can ride
@@ -173,9 +145,9 @@ impl Deferral {
             }
         } else if self.until.take().is_some() && self.for_visitor {
             match by {
-                By::Visitor | By::Leader => self.patience.on_answer(),
-                By::Background { .. } if has_answered => self.patience.on_answer(),
-                By::Background { .. } if was_overdue => self.patience.on_none(),
+                By::Visitor | By::Leader => self.patience.forgive(),
+                By::Background { .. } if has_answered => self.patience.forgive(),
+                By::Background { .. } if was_overdue => self.patience.on_failure(),
                 By::Background { .. } => {}
             }
         }
@@ -300,18 +272,18 @@ mod tests {
 
     #[test]
     fn a_program_that_does_not_answer_is_waited_for_ever_more_rarely_and_one_that_does_is_again() {
-        let mut patience = Patience::default();
+        let patience = Restraint::default();
         let mut turns_between = Vec::new();
         for _ in 0..10 {
-            assert!(patience.has_any());
-            patience.on_none();
-            turns_between.push((0..).take_while(|_| !patience.has_any()).count());
+            assert!(patience.may_try());
+            patience.on_failure();
+            turns_between.push((0..).take_while(|_| !patience.may_try()).count());
             // The background thread has just been asked, and may keep some in the next turn too.
-            assert_eq!(patience.haste, 0);
+            assert!(patience.is_free());
         }
         assert_eq!(turns_between, [1, 3, 7, 15, 31, 63, 127, 255, 255, 255]);
-        patience.on_answer();
-        patience.on_none();
-        assert_eq!(patience.haste, 1);
+        patience.forgive();
+        patience.on_failure();
+        assert!(!patience.may_try() && patience.is_free());
     }
 }

@@ -13,34 +13,24 @@
 //!
 //! This module neither reads a clock nor sleeps: the thread reports what its turns find, and asks.
 
-use crate::strategy::Restraint;
+use crate::payoff::{Choice, Payoff, Polled, Terms};
 use highwire_stdx::{Duration, Instant};
 
-/// The longest vigil.
-const VIGIL: Duration = Duration::from_micros(50);
-/// The longest one of a trial, and the longest sleep after which there is a trial: two wake-ups.
-const TRIAL: Duration = Duration::from_micros(200);
-/// Vigils of a trial. The other engine must have time to notice, and to try as well.
-const TRIAL_VIGILS: u32 = 8;
 /// A turn in vain takes less than this if no other thread has the core meanwhile.
 const AWAY: Duration = Duration::from_micros(200);
 /// What a vigil saves that ends with work: a wake-up. And the most that is saved for the time when another thread has the core.
 const SAVED: Duration = Duration::from_micros(10);
 const SAVINGS_MAX: Duration = Duration::from_millis(20);
-/// How long there is no vigil after other threads had the core for longer than was saved: the first time, and at most.
-const CROWDED: Duration = Duration::from_millis(20);
-const CROWDED_MAX: Duration = Duration::from_millis(160);
+/// A vigil lasts 50 µs at most. After other threads had the core for longer than was saved there is none for 20 ms, and for 160 ms at most.
+const TERMS: Terms =
+    Terms { budget_ns: 50_000, quick_sleeps_count: false, pause_ns: 20_000_000, pause_max_ns: 160_000_000 };
 
 /// What the thread does until there is work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Plan {
-    /// It stays awake.
-    Vigil,
-    /// It stays awake for longer, to see whether work then comes sooner.
-    Trial,
-    /// It sleeps.
-    Sleep,
-    /// It sleeps after a vigil in vain, about which all is known already.
+    /// It stays awake, or sleeps, as was chosen.
+    Chosen(Choice),
+    /// It sleeps after a vigil in vain. This vigil is already recorded.
     Spent,
 }
 
@@ -51,12 +41,8 @@ pub struct Vigil {
     idle: Option<(Instant, Plan)>,
     /// The last turn in vain.
     looked: Instant,
-    vigils: Restraint,
-    trials: Restraint,
-    trial_vigils_left: u32,
+    payoff: Payoff,
     savings_ns: u64,
-    crowded_until: Instant,
-    crowded_for: Duration,
 }
 
 impl Vigil {
@@ -70,26 +56,17 @@ impl Vigil {
 
     fn on_work(&mut self, now: Instant) {
         let Some((since, plan)) = self.idle.take() else { return };
-        let took = now.saturating_since(since);
-        if matches!(plan, Plan::Vigil | Plan::Trial) {
-            self.savings_ns = (self.savings_ns + SAVED.as_nanos()).min(SAVINGS_MAX.as_nanos());
-            self.note_look(now);
-        }
+        let took_ns = now.saturating_since(since).as_nanos();
         match plan {
-            Plan::Vigil => self.vigils.on_success(),
-            Plan::Trial if took < VIGIL => {
-                self.trials.on_success();
-                self.vigils.forget_failures();
-                self.trial_vigils_left = 0;
-            }
-            Plan::Trial => {
-                self.trial_vigils_left -= 1;
-                if self.trial_vigils_left == 0 {
-                    self.trials.on_failure();
+            Plan::Chosen(Choice::Sleep) => self.payoff.on_sleep(&TERMS, took_ns),
+            Plan::Chosen(choice) => {
+                self.savings_ns = (self.savings_ns + SAVED.as_nanos()).min(SAVINGS_MAX.as_nanos());
+                self.payoff.on_poll(&TERMS, choice, Polled::Work, took_ns, now.as_nanos());
+                if !self.note_look(now) {
+                    self.payoff.on_poll(&TERMS, choice, Polled::Crowded, took_ns, now.as_nanos());
                 }
             }
-            Plan::Sleep if took < TRIAL && self.trials.may_try() => self.trial_vigils_left = TRIAL_VIGILS,
-            Plan::Sleep | Plan::Spent => {}
+            Plan::Spent => {}
         }
     }
 
@@ -99,38 +76,23 @@ impl Vigil {
             Some(idle) => idle,
             None => {
                 self.looked = now;
-                let plan = self.plan(now);
-                *self.idle.insert((now, plan))
+                let choice = self.payoff.choose(&TERMS, now.as_nanos(), true);
+                *self.idle.insert((now, Plan::Chosen(choice)))
             }
         };
-        let longest = match plan {
-            Plan::Sleep | Plan::Spent => return false,
-            Plan::Vigil => VIGIL,
-            Plan::Trial => TRIAL,
+        let Plan::Chosen(choice) = plan else { return false };
+        let (Choice::Poll(longest_ns) | Choice::Trial(longest_ns)) = choice else { return false };
+        let took_ns = now.saturating_since(since).as_nanos();
+        let polled = if !self.note_look(now) {
+            Polled::Crowded
+        } else if took_ns < longest_ns {
+            return true;
+        } else {
+            Polled::Vain
         };
-        if self.note_look(now) {
-            if now.saturating_since(since) < longest {
-                return true;
-            }
-            match plan {
-                Plan::Vigil => self.vigils.on_failure(),
-                _ => self.trials.on_failure(),
-            }
-        }
-        self.trial_vigils_left = 0;
+        self.payoff.on_poll(&TERMS, choice, polled, took_ns, now.as_nanos());
         self.idle = Some((since, Plan::Spent));
         false
-    }
-
-    fn plan(&mut self, now: Instant) -> Plan {
-        let plan = if self.vigils.may_try() {
-            Plan::Vigil
-        } else if self.trial_vigils_left > 0 {
-            Plan::Trial
-        } else {
-            return Plan::Sleep;
-        };
-        if now < self.crowded_until { Plan::Sleep } else { plan }
     }
 
     /// Takes note of another look; false if other threads have had the core for longer than vigils have saved.
@@ -139,17 +101,9 @@ impl Vigil {
         if away < AWAY {
             return true;
         }
-        if let Some(left) = self.savings_ns.checked_sub(away.as_nanos()) {
-            self.savings_ns = left;
-            return true;
-        }
-        // Long ago: doubling starts anew.
-        let is_new = now > self.crowded_until + CROWDED_MAX + CROWDED_MAX;
-        let twice = self.crowded_for + self.crowded_for;
-        self.crowded_for = if is_new { CROWDED } else { twice.max(CROWDED).min(CROWDED_MAX) };
-        self.crowded_until = now + self.crowded_for;
-        self.savings_ns = 0;
-        false
+        let left = self.savings_ns.checked_sub(away.as_nanos());
+        self.savings_ns = left.unwrap_or(0);
+        left.is_some()
     }
 }
 
@@ -215,7 +169,7 @@ mod tests {
         for wake in [30, 60, 90] {
             let mut vigils = [Vigil::default(), Vigil::default()];
             for _ in 0..8 {
-                vigils.iter_mut().for_each(|vigil| vigil.vigils.on_failure());
+                vigils.iter_mut().for_each(|vigil| vigil.payoff.polls().on_failure());
             }
             let (mut now, mut has_slept, mut awake) = (1, [true, true], 0);
             for event in 0..400 {

@@ -21,27 +21,20 @@
 //! one. The first time is short, because one sleep is enough to get away from a core that is shared while another is idle.
 
 use super::leader_follower::{End, Habit, Plan, lead_or_follow};
-use super::restraint::Restraint;
 use super::{Outcome, Station, Wait, WakeStrategy};
+use crate::payoff::{Choice, Payoff, Polled, Terms};
 use crate::sys;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long it does not poll after another thread had the core: the first time, and at most.
 const CROWDED_FOR_NS: u64 = 1_000_000;
 const CROWDED_FOR_MAX_NS: u64 = 1_024_000_000;
-/// Polling that has lasted so many times as long as the pause before it was worth it: the next pause is shorter.
-const WORTH_PAUSES: u64 = 4;
 /// The interval between two looks at how many threads want to run. A look costs as much as a few events.
 const LOOK_INTERVAL_NS: u64 = 20_000_000;
 /// The interval after a look that found too many, until this many in a row have.
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 const LOOKS_IN_A_ROW: u32 = 4;
-
-/// The longest poll of a trial, and the longest rest after which there is one, in budgets.
-const TRIAL_BUDGETS: u32 = 4;
-/// Polls of a trial. The peer must have time to notice, and to try as well.
-const TRIAL_POLLS: u32 = 8;
 
 /// Chooses between leading and sleeping by what it observes.
 #[derive(Clone, Copy, Debug)]
@@ -53,16 +46,7 @@ pub struct Adaptive {
 /// The experience of a station's threads. Every figure is a hint: a lost update costs a microsecond.
 #[derive(Debug, Default)]
 pub(super) struct Experience {
-    /// Waits that must sleep at once.
-    polls: Restraint,
-    /// Quick rests that bring polling back, and whether the last one has, and the poll has yet to show that it was right.
-    returns: Restraint,
-    has_returned: AtomicBool,
-    /// Rests before the next trial, and how many polls of this one are left.
-    trials: Restraint,
-    trial_polls_left: AtomicU32,
-    crowded_until_ns: AtomicU64,
-    crowded_for_ns: AtomicU64,
+    payoff: Payoff,
     /// When to look again whether there are more threads than cores, and how many looks in a row have found
     /// so.
     next_look_ns: AtomicU64,
@@ -94,14 +78,11 @@ impl Habit for Adapting<'_> {
 
     fn learn(&self, plan: Plan, end: End, took: Duration, now: Instant) {
         let (experience, now) = (&self.station.adaptive, self.station.nanos(now));
-        match plan {
-            Plan::Trial(_) => experience.learn_from_trial(end, took < self.budget, now),
-            Plan::Poll(_) | Plan::Rest => experience.learn(end, now),
-        }
+        experience.payoff.on_poll(&terms(self.budget), choice(plan), polled(end), nanos(took), now);
     }
 
     fn learn_from_rest(&self, took: Duration) {
-        self.station.adaptive.learn_from_rest(took, self.budget);
+        self.station.adaptive.payoff.on_sleep(&terms(self.budget), nanos(took));
     }
 }
 
@@ -112,64 +93,47 @@ fn is_full(absent: usize) -> bool {
     sys::runnable_threads().is_some_and(|threads| threads > sys::machine_cores() + absent)
 }
 
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The terms on which a leader polls.
+fn terms(budget: Duration) -> Terms {
+    let (pause_ns, pause_max_ns) = (CROWDED_FOR_NS, CROWDED_FOR_MAX_NS);
+    Terms { budget_ns: nanos(budget), quick_sleeps_count: true, pause_ns, pause_max_ns }
+}
+
+fn choice(plan: Plan) -> Choice {
+    match plan {
+        Plan::Poll(longest) => Choice::Poll(nanos(longest)),
+        Plan::Trial(longest) => Choice::Trial(nanos(longest)),
+        Plan::Rest => Choice::Sleep,
+    }
+}
+
+fn polled(end: End) -> Polled {
+    match end {
+        End::Own | End::Found => Polled::Work,
+        End::Spent => Polled::Vain,
+        End::Crowded => Polled::Crowded,
+        End::Full | End::Late => Polled::Cut,
+    }
+}
+
 impl Experience {
     fn plan(&self, now: u64, budget: Duration) -> Plan {
-        if self.polls.may_try() {
-            if self.is_crowded(now) { Plan::Rest } else { Plan::Poll(budget) }
-        } else if self.trial_polls_left.load(Ordering::Relaxed) > 0 {
-            if self.is_crowded(now) { Plan::Rest } else { Plan::Trial(TRIAL_BUDGETS * budget) }
-        } else {
-            Plan::Rest
+        match self.payoff.choose(&terms(budget), now, !self.is_known_full(now)) {
+            Choice::Poll(longest) => Plan::Poll(Duration::from_nanos(longest)),
+            Choice::Trial(longest) => Plan::Trial(Duration::from_nanos(longest)),
+            Choice::Sleep => Plan::Rest,
         }
     }
 
-    /// A rest is over; `took` includes its wake-up.
-    fn learn_from_rest(&self, took: Duration, budget: Duration) {
-        if took < budget {
-            if self.returns.may_try() {
-                self.polls.try_next();
-                self.has_returned.store(true, Ordering::Relaxed);
-            }
-        } else if took < TRIAL_BUDGETS * budget && self.trials.may_try() {
-            self.trial_polls_left.store(TRIAL_POLLS, Ordering::Relaxed);
-        }
-    }
-
-    /// A poll of a trial is over; `is_soon` says whether the event came as soon as it must for polling to
-    /// pay.
-    fn learn_from_trial(&self, end: End, is_soon: bool, now: u64) {
-        let left = match end {
-            End::Own | End::Found if is_soon => {
-                self.trials.on_success();
-                self.polls.forget_failures();
-                0
-            }
-            End::Own | End::Found => {
-                let left = self.trial_polls_left.load(Ordering::Relaxed).saturating_sub(1);
-                if left == 0 {
-                    self.trials.on_failure();
-                }
-                left
-            }
-            End::Spent => {
-                self.trials.on_failure();
-                0
-            }
-            End::Crowded => {
-                self.learn(end, now);
-                0
-            }
-            End::Full | End::Late => return,
-        };
-        self.trial_polls_left.store(left, Ordering::Relaxed);
-    }
-
-    /// Whether polling is known to be at other threads' cost. When it is time to look again, it is not known: the leader polls until it
-    /// has looked.
-    fn is_crowded(&self, now: u64) -> bool {
-        now < self.crowded_until_ns.load(Ordering::Relaxed)
-            || (self.full_looks.load(Ordering::Relaxed) >= LOOKS_IN_A_ROW
-                && now < self.next_look_ns.load(Ordering::Relaxed))
+    /// Whether more threads are known to want to run than there are cores. When it is time to look again, it is not known: the leader
+    /// polls until it has looked.
+    fn is_known_full(&self, now: u64) -> bool {
+        self.full_looks.load(Ordering::Relaxed) >= LOOKS_IN_A_ROW
+            && now < self.next_look_ns.load(Ordering::Relaxed)
     }
 
     /// Looks, if it is time; true if more threads want to run than there are cores.
@@ -183,34 +147,6 @@ impl Experience {
         }
         self.full_looks.load(Ordering::Relaxed) >= LOOKS_IN_A_ROW
     }
-
-    fn learn(&self, end: End, now: u64) {
-        let has_returned = self.has_returned.load(Ordering::Relaxed);
-        if has_returned {
-            self.has_returned.store(false, Ordering::Relaxed);
-        }
-        match end {
-            End::Own | End::Found => {
-                self.polls.on_success();
-                self.returns.on_success();
-            }
-            End::Spent => {
-                self.polls.on_failure();
-                if has_returned {
-                    self.returns.on_failure();
-                }
-            }
-            End::Crowded => {
-                let before = self.crowded_for_ns.load(Ordering::Relaxed);
-                let polled = now.saturating_sub(self.crowded_until_ns.load(Ordering::Relaxed));
-                let for_ns = if polled >= WORTH_PAUSES * before { before / 2 } else { 2 * before };
-                let for_ns = for_ns.clamp(CROWDED_FOR_NS, CROWDED_FOR_MAX_NS);
-                self.crowded_for_ns.store(for_ns, Ordering::Relaxed);
-                self.crowded_until_ns.store(now + for_ns, Ordering::Relaxed);
-            }
-            End::Full | End::Late => {}
-        }
-    }
 }
 
 #[cfg(all(test, not(feature = "model")))]
@@ -220,25 +156,28 @@ mod tests {
     #[test]
     fn where_the_core_is_shared_it_stays_off_polling_for_longer_and_longer() {
         let experience = Experience::default();
-        assert!(!experience.is_crowded(0));
+        let crowded =
+            |now| experience.payoff.on_poll(&terms(BUDGET), Choice::Poll(0), Polled::Crowded, 0, now);
+        let is_crowded = |now| experience.payoff.is_paused(now);
+        assert!(!is_crowded(0));
         let mut now = 1;
         for doubling in 0..12 {
-            experience.learn(End::Crowded, now);
+            crowded(now);
             let until = now + (CROWDED_FOR_NS << doubling).min(CROWDED_FOR_MAX_NS);
-            assert!(experience.is_crowded(until - 1) && !experience.is_crowded(until), "{doubling}");
+            assert!(is_crowded(until - 1) && !is_crowded(until), "{doubling}");
             now = until;
         }
         // Quick events do not end the pause.
-        experience.learn(End::Crowded, now);
-        experience.polls.forget_failures();
-        assert!(experience.is_crowded(now + CROWDED_FOR_MAX_NS - 1));
+        crowded(now);
+        experience.payoff.polls().forget_failures();
+        assert!(is_crowded(now + CROWDED_FOR_MAX_NS - 1));
         // Pauses are shorter again where polling lasts: a thread that has met another on its core wakes on an idle one.
         let mut pause = CROWDED_FOR_MAX_NS;
         while pause > CROWDED_FOR_NS {
-            now += pause + WORTH_PAUSES * pause;
+            now += pause + 4 * pause;
             pause /= 2;
-            experience.learn(End::Crowded, now);
-            assert!(experience.is_crowded(now + pause - 1) && !experience.is_crowded(now + pause));
+            crowded(now);
+            assert!(is_crowded(now + pause - 1) && !is_crowded(now + pause));
         }
     }
 
@@ -275,9 +214,11 @@ mod tests {
         let plan = experience.plan(0, BUDGET);
         let end = |longest: Duration| if polled < longest { End::Own } else { End::Spent };
         match plan {
-            Plan::Poll(longest) => experience.learn(end(longest), 0),
-            Plan::Trial(longest) => experience.learn_from_trial(end(longest), polled < BUDGET, 0),
-            Plan::Rest => experience.learn_from_rest(rested, BUDGET),
+            Plan::Poll(longest) | Plan::Trial(longest) => {
+                let (choice, end) = (choice(plan), super::polled(end(longest)));
+                experience.payoff.on_poll(&terms(BUDGET), choice, end, nanos(polled), 0);
+            }
+            Plan::Rest => experience.payoff.on_sleep(&terms(BUDGET), nanos(rested)),
         }
         (plan, if plan == Plan::Rest { rested } else { polled })
     }
@@ -286,7 +227,7 @@ mod tests {
     fn disappointed() -> Experience {
         let experience = Experience::default();
         for _ in 0..8 {
-            experience.polls.on_failure();
+            experience.payoff.polls().on_failure();
         }
         experience
     }
@@ -344,11 +285,11 @@ mod tests {
     #[test]
     fn a_trial_ends_where_another_thread_wants_the_core() {
         let experience = disappointed();
-        experience.learn_from_rest(2 * BUDGET, BUDGET);
-        assert_eq!(experience.plan(0, BUDGET), Plan::Trial(TRIAL_BUDGETS * BUDGET));
-        experience.learn_from_trial(End::Crowded, false, 7);
+        experience.payoff.on_sleep(&terms(BUDGET), nanos(2 * BUDGET));
+        assert_eq!(experience.plan(0, BUDGET), Plan::Trial(4 * BUDGET));
+        experience.payoff.on_poll(&terms(BUDGET), Choice::Trial(0), Polled::Crowded, 0, 7);
         assert_eq!(experience.plan(8, BUDGET), Plan::Rest);
-        experience.learn_from_rest(2 * BUDGET, BUDGET);
+        experience.payoff.on_sleep(&terms(BUDGET), nanos(2 * BUDGET));
         assert_eq!(experience.plan(9, BUDGET), Plan::Rest, "it has just seen that");
     }
 }
