@@ -7,6 +7,7 @@ mod options;
 mod remove;
 mod serve;
 mod supervisor;
+mod user;
 
 use std::process::ExitCode;
 
@@ -96,6 +97,18 @@ Example:
   highwire store configure --config cluster.toml"
     )]
     Configure(configure::Args),
+    /// Make and change the file of users, who must say who they are from then on.
+    #[command(
+        after_help = "Roles: read reads data, status and metrics; write changes data as well; admin may do everything. The password is one line of
+the standard input, or is asked for at a terminal. Nodes take up a changed file within a second.
+
+Examples:
+  highwire store user add alice --role write --file users.toml
+  highwire store user list --file users.toml
+  highwire store user remove alice --file users.toml
+  highwire store serve --nodes 3 --users users.toml"
+    )]
+    User(user::Args),
     /// Show how each node stands.
     #[command(after_help = "Example:
   highwire store status")]
@@ -115,6 +128,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Command::Restore(args) => backup::restore(args),
         Command::Remove(args) => remove::run(args),
         Command::Configure(args) => configure::run(args),
+        Command::User(args) => user::run(args),
         Command::Status(args) => commands::status(args),
     }
 }

@@ -111,7 +111,7 @@ fn attempt(
     let doors = client.doors()?;
     // The file's identity, and the backup's at the nodes.
     let token = instant::token();
-    let instant = Instant::mark(&status.members, &doors, token, BackupOf::All)?;
+    let instant = Instant::mark(&status.members, &doors, client.access(), token, BackupOf::All)?;
     let (held, rows) = (instant.held, instant.rows);
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let mut writer = Writer::create(path, token, now_s, instant.configuration)?;

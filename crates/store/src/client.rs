@@ -9,9 +9,10 @@ mod backoff;
 mod connection;
 mod transaction;
 
-pub(crate) use connection::Conversation;
+pub(crate) use connection::{Conversation, EntryError};
 pub use transaction::ClientTransaction;
 
+use crate::access::Access;
 use crate::error::StoreError;
 use crate::message::{Answer, Entry, Footprint, NodeStatus, Request};
 use crate::milestones::Milestone;
@@ -32,6 +33,7 @@ type Value = Option<Vec<u8>>;
 #[derive(Debug)]
 pub struct Client {
     doors: Vec<String>,
+    access: Access,
     next: usize,
     stream: Option<BufReader<TcpStream>>,
     patience: Duration,
@@ -59,6 +61,7 @@ impl Client {
         let doors = doors.into_iter().map(Into::into).collect();
         Client {
             doors,
+            access: Access::anonymous(),
             next: 0,
             stream: None,
             patience: Duration::from_secs(20),
@@ -67,6 +70,16 @@ impl Client {
             used: Instant::now(),
             counts: Counts::default(),
         }
+    }
+
+    /// What the client shows of itself when it connects; nothing unless set.
+    pub fn set_access(&mut self, access: Access) {
+        self.access = access;
+        self.stream = None;
+    }
+
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
     }
 
     /// The seed of the random parts of pauses between attempts; the system gives one unless it is set.

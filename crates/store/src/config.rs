@@ -33,6 +33,8 @@ pub struct ClusterConfig {
     /// The link that carries requests between nodes.
     #[serde(default)]
     pub link: Link,
+    /// The users' file, relative to this one; without one, clients of the same machine may do everything.
+    pub users: Option<PathBuf>,
     /// What clients may do at the doors.
     #[serde(default)]
     pub doors: DoorLimits,
@@ -53,11 +55,19 @@ pub struct DoorLimits {
     pub idle_s: u64,
     /// A request or an answer that is on its way for so many seconds, and one more for every 256 KiB, ends the connection.
     pub slow_s: u64,
+    /// While there are no users, only clients of a loopback address are let in.
+    pub protected_mode: bool,
 }
 
 impl Default for DoorLimits {
     fn default() -> DoorLimits {
-        DoorLimits { connections: 1024, connections_per_address: 512, idle_s: 300, slow_s: 10 }
+        DoorLimits {
+            connections: 1024,
+            connections_per_address: 512,
+            idle_s: 300,
+            slow_s: 10,
+            protected_mode: true,
+        }
     }
 }
 
@@ -143,6 +153,9 @@ impl ClusterConfig {
         let folder = path.parent().unwrap_or(Path::new("."));
         if !config.register.to_str().is_some_and(|place| place.starts_with(ETCD)) {
             config.register = folder.join(&config.register);
+        }
+        if let Some(users) = &mut config.users {
+            *users = folder.join(&users);
         }
         for data in config.nodes.iter_mut().filter_map(|node| node.data.as_mut()) {
             *data = folder.join(&data);

@@ -1,10 +1,12 @@
 //! A node's door: TCP, for clients anywhere and for other nodes. Each conversation is a task of the node's I/O loop, and asks the node's own thread.
 
+use crate::access::Standing;
 use crate::engine::{PATIENCE_NS, Store};
 use crate::error::StoreError;
 use crate::message::{
     Answer, Entry, Footprint, GREETING, HEADER_BYTES, Holding, Introduction, NodeStatus, REQUEST_BYTES_MAX,
-    RangeFootprint, Request, WriteRequest, check_greeting, decode, encode, length_within,
+    RangeFootprint, Request, STRANGERS_BYTES_MAX, WriteRequest, check_greeting, decode, encode,
+    length_within,
 };
 use crate::order;
 use crate::peers;
@@ -17,13 +19,15 @@ use std::cell::Cell as Flag;
 use std::io;
 use std::net::TcpListener;
 
+mod identity;
 mod io_loop;
 mod keeper;
 mod pace;
 mod room;
 
+use identity::Node;
 pub(crate) use io_loop::start as io_loop;
-pub(crate) use keeper::{Ended, Guest, Keeper, Visit, serve};
+pub(crate) use keeper::{Ended, Guest, Keeper, PROTECTED, Refused, Visit, counted, serve};
 pub(crate) use pace::PacedStream;
 pub(crate) use room::{ANSWER_BYTES_MAX, Room};
 
@@ -31,7 +35,7 @@ pub(crate) use room::{ANSWER_BYTES_MAX, Room};
 pub(crate) fn open(listener: TcpListener, store: &Store) -> io::Result<()> {
     let of = store.clone();
     serve(listener, "door", &store.keeper, &store.io, move |guest| {
-        let conversation = Conversation { store: of.clone(), guest, bytes: Vec::new() };
+        let conversation = Conversation { store: of.clone(), guest, bytes: Vec::new(), node: Node::Unknown };
         conversation.run()
     })
 }
@@ -42,6 +46,7 @@ struct Conversation {
     guest: Guest,
     /// What was received of the next messages.
     bytes: Vec<u8>,
+    node: Node,
 }
 
 impl Conversation {
@@ -70,7 +75,9 @@ impl Conversation {
     async fn receive(&mut self, room: &mut Room) -> io::Result<Result<Request, StoreError>> {
         // The first bytes of a length need no room.
         let _ = fill(&mut self.guest.stream, &mut self.bytes, HEADER_BYTES, |_| Ok(())).await?;
-        let length = match length_within(self.take(), REQUEST_BYTES_MAX) {
+        let is_stranger = self.node != Node::Proved && self.guest.visitor.standing() == Standing::Stranger;
+        let most = if is_stranger { STRANGERS_BYTES_MAX } else { REQUEST_BYTES_MAX };
+        let length = match length_within(self.take(), most) {
             Ok(length) => length,
             Err(error) => return Ok(Err(error)),
         };
@@ -120,9 +127,27 @@ impl Conversation {
                     return Ok(());
                 }
             };
-            if let Some(why) = refused.take_if(|_| !matches!(request, Request::Meet(_))) {
-                return self.send(Answer::Refused { why }).await;
+            let may_be_a_node = |request: &Request| {
+                matches!(request, Request::Challenge { .. } | Request::Prove { .. } | Request::Meet(_))
+            };
+            if let Some(why) = refused.take_if(|_| !may_be_a_node(&request)) {
+                return self.send(Answer::Refused { why: why.to_string() }).await;
             }
+            if let Err(error) = self.check(&request) {
+                self.send(Answer::Failed(error)).await?;
+                continue;
+            }
+            let request = match self.introduce(request).await {
+                Ok(request) => request,
+                Err(answer) => {
+                    if self.node == Node::Proved && refused.take().is_some() {
+                        self.guest.stream.set_patience(self.store.keeper.patience());
+                    }
+                    self.send(answer).await?;
+                    continue;
+                }
+            };
+            self.guest.visitor.pace(1).await;
             if let Request::Backup { token, .. } = request
                 && backup.token != Some(token)
             {
@@ -236,6 +261,9 @@ async fn answer_shortly(request: Request, store: &Store) -> Answer {
     let result = match request {
         Request::Get { .. } | Request::Scan { .. } | Request::Range { .. } => {
             Err(StoreError::invalid("this answer may be long"))
+        }
+        Request::Authenticate { .. } | Request::Challenge { .. } | Request::Prove { .. } => {
+            Err(StoreError::invalid("this is said before"))
         }
         Request::Commit { seen, writes } => {
             store.ask(|local| commit(local, seen, writes)).await.and_then(|result| result)

@@ -7,6 +7,7 @@
 mod drive;
 mod starter;
 
+use crate::access::{Gate, NodeKey};
 use crate::config::ClusterConfig;
 use crate::disk::Disk;
 use crate::door::Keeper;
@@ -91,6 +92,8 @@ pub struct Store {
     end: Arc<Mutex<End>>,
     /// Who is let in at the node's doors.
     pub(crate) keeper: Arc<Keeper>,
+    /// With it nodes prove to each other that they are of one cluster.
+    pub(crate) key: NodeKey,
     /// The loop that serves them.
     pub(crate) io: Handle,
 }
@@ -262,6 +265,7 @@ impl Engine {
         link: LinkChoice,
     ) -> Result<Engine, StartError> {
         let own = config.node(id).map_err(StartError)?.clone();
+        let gate = Gate::open(config.users.clone(), config.doors.protected_mode).map_err(StartError)?;
         let listener = TcpListener::bind(&own.door)
             .map_err(|error| failed(format!("the door {} of node {id}", own.door), error))?;
         let mut register = Register::open(&config.register).map_err(|error| failed("the register", error))?;
@@ -269,6 +273,7 @@ impl Engine {
         let disk = own.data.as_deref().map(|path| Disk::open(path, config, id, fresh_boot)).transpose();
         let disk = disk.map_err(StartError)?;
         let secret = secret_of(&mut register, config)?;
+        let key = node_key(secret, config).map_err(StartError)?;
         if let Some(agreed) = register.holds().ok().flatten().and_then(|holds| holds.agreed) {
             peers::check_agreed(&settings.agreed(), &agreed).map_err(StartError)?;
         }
@@ -314,8 +319,9 @@ impl Engine {
         let introduction = Introduction { node: id, boot, endpoint, door: own.door, shape };
         let doors = config.nodes.iter().map(|node| (node.id, node.door.clone())).collect();
         let doors = Arc::new(Mutex::new(doors));
-        let keeper = Arc::new(Keeper::new(config.doors));
-        let store = Store { commands, bell, introduction, waits_for, doors, end, keeper, io };
+        let keeper = Arc::new(Keeper::new(config.doors, gate));
+        keeper.gate.follow(&io);
+        let store = Store { commands, bell, introduction, waits_for, doors, end, keeper, key, io };
         peers::introduce(&store, config).map_err(|error| failed("a thread", error))?;
         door::open(listener, &store).map_err(|error| failed("a thread", error))?;
         Ok(Engine { store, thread: Some(thread) })
@@ -353,6 +359,11 @@ fn random() -> std::io::Result<u64> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(u64::from_le_bytes(bytes))
+}
+
+/// The key of a cluster's nodes.
+pub(crate) fn node_key(secret: u64, _config: &ClusterConfig) -> Result<NodeKey, String> {
+    Ok(NodeKey::new(secret, None))
 }
 
 /// `secret`: only who knows it can send to the queue pair.

@@ -18,6 +18,8 @@ pub enum StoreError {
     Invalid(String),
     /// The caller gave up. Nothing happened.
     Aborted(String),
+    /// The node does not know who asks, or who asks may not do this. Nothing happened.
+    Denied(String),
 }
 
 impl StoreError {
@@ -40,7 +42,9 @@ impl fmt::Display for StoreError {
             StoreError::Unavailable(why) => write!(f, "the store cannot serve now: {why}"),
             StoreError::Unknown(why) => write!(f, "it is not known whether this was done: {why}"),
             StoreError::Full => f.write_str("the store takes no more keys; nothing was changed"),
-            StoreError::Invalid(what) | StoreError::Aborted(what) => f.write_str(what),
+            StoreError::Invalid(what) | StoreError::Aborted(what) | StoreError::Denied(what) => {
+                f.write_str(what)
+            }
         }
     }
 }

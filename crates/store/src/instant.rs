@@ -4,6 +4,7 @@
 //! freezes the first member before the others: of several that begin at once, one is first there, and the others wait for it, and for
 //! nothing else.
 
+use crate::access::Access;
 use crate::client::Conversation;
 use crate::error::StoreError;
 use crate::message::{Answer, BackupAnswer, BackupOf, BackupStep, Request};
@@ -74,6 +75,7 @@ impl Instant {
     pub(crate) fn mark(
         members: &[u16],
         doors: &[(u16, String)],
+        access: &Access,
         token: u64,
         of: BackupOf,
     ) -> Result<Instant, StoreError> {
@@ -82,7 +84,7 @@ impl Instant {
             let door = doors.iter().find(|door| door.0 == node).map(|door| door.1.clone());
             let door = door
                 .ok_or_else(|| StoreError::Unavailable(format!("no node knows the door of node {node}")))?;
-            let conversation = Conversation::enter(&door)
+            let conversation = Conversation::enter(&door, access)
                 .map_err(|error| StoreError::Unavailable(format!("node {node} at {door}: {error}")))?;
             parts.push(Part { node, door, conversation });
         }

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stderr))]
 
+mod access;
 mod backup;
 pub mod bench;
 mod carrier;
@@ -43,6 +44,7 @@ mod scan;
 mod session;
 mod transaction;
 
+pub use access::{Access, Role, User, UserLimits, Users, UsersError};
 pub use backup::{
     Backup, BackupContents, BackupError, BackupFileError, RestoreError, RestoreOptions, back_up,
     check_backup, restore,

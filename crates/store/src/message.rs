@@ -1,6 +1,7 @@
 //! The messages at a node's door: requests of clients and of other nodes, and the answers. A message is its
 //! length in four bytes, big-endian, and its body in postcard's encoding.
 
+use crate::access::{NONCE_BYTES, PROOF_BYTES};
 use crate::error::StoreError;
 use crate::milestones::Milestone;
 use crate::rows::BackupEntry;
@@ -13,7 +14,7 @@ use std::io::{self, Read, Write};
 use std::marker::PhantomData;
 
 /// The first bytes of a conversation: this protocol, and its version.
-pub(crate) const GREETING: [u8; 8] = *b"hwstore3";
+pub(crate) const GREETING: [u8; 8] = *b"hwstore4";
 
 /// What to say to the one that has greeted so: nothing if it may go on, and nothing that it would understand if it speaks another protocol.
 pub(crate) fn check_greeting(greeting: [u8; 8]) -> Result<(), Option<StoreError>> {
@@ -31,6 +32,8 @@ pub(crate) fn check_greeting(greeting: [u8; 8]) -> Result<(), Option<StoreError>
 
 /// The longest message.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// The longest request of a client that has not said who it is.
+pub(crate) const STRANGERS_BYTES_MAX: usize = 4 << 10;
 /// The longest request: what a transaction writes, and what it has read.
 pub(crate) const REQUEST_BYTES_MAX: usize = 24 << 20;
 /// The most keys of a question.
@@ -83,6 +86,12 @@ pub(crate) enum Request {
     Leave,
     /// Counts a table's entries in rows from `low` to `high`, which are offsets within the table, and takes them away if they are at most `most`.
     Sweep { table: Vec<u8>, low: u64, high: u64, most: u32 },
+    /// Says who the client is.
+    Authenticate { user: String, password: String },
+    /// A node asks for the other end's proof, and will give its own.
+    Challenge { nonce: [u8; NONCE_BYTES] },
+    /// The proof that the connection is a node's.
+    Prove { proof: [u8; PROOF_BYTES] },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,6 +126,12 @@ pub(crate) enum Answer {
     /// The door lets no more clients in. Nothing was done, and the conversation ends.
     Refused {
         why: String,
+    },
+    /// The client is the user that it says it is, or the node one of the cluster.
+    Welcome,
+    Challenged {
+        nonce: [u8; NONCE_BYTES],
+        proof: [u8; PROOF_BYTES],
     },
 }
 

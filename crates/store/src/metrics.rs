@@ -4,9 +4,11 @@
 //! ends. A node that is still starting, or that was removed, answers too: an alarm wants to know that it is
 //! not open.
 
-use crate::door::{self, Ended, Guest, Keeper, PacedStream};
+use crate::access::{Refusal, Role};
+use crate::door::{self, Ended, Guest, Keeper, PacedStream, Refused};
 use crate::engine::Store;
 use crate::session::{Local, Outcomes};
+use base64::Engine as _;
 use highwire_txn::Usage;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
@@ -113,7 +115,9 @@ fn doors(to: &mut DescriptorEncoder<'_>, keeper: &Keeper) -> fmt::Result {
         let count = keeper.visits(door).len() as i64;
         ConstGauge::new(count).encode(family.encode_family(&[("door", door)])?)?;
     }
-    let help = "Connections that were not let in (full, address), or ended by this node";
+    let help = "How clients were let in, and what was refused to them";
+    counters(to, "access", help, "what", &keeper.gate.counts.list())?;
+    let help = "Connections that were not let in (full, address, protected), or ended by this node";
     counters(to, "connections_ended", help, "why", &keeper.ended())?;
     let [held, most, by_one] = keeper.total.bytes();
     gauge(to, "held_bytes", "Requests and answers in memory, of all connections", held as i64)?;
@@ -238,11 +242,18 @@ async fn converse(mut guest: Guest, store: Store) {
 async fn answer(guest: &mut Guest, store: &Store) -> io::Result<()> {
     let (status, body) = match asked(&mut guest.stream, guest.visit.local.ip()).await? {
         _ if guest.refused.is_some() => {
-            ("503 Service Unavailable", format!("{}\n", guest.refused.as_deref().unwrap_or_default()))
+            let why = guest.refused.as_ref().map(ToString::to_string).unwrap_or_default();
+            match guest.refused {
+                Some(Refused::Protected) => ("403 Forbidden", format!("{why}\n")),
+                _ => ("503 Service Unavailable", format!("{why}\n")),
+            }
         }
-        Asked::Metrics => match store.scrape().await {
-            Ok(page) => ("200 OK", page),
-            Err(_) => ("500 Internal Server Error", "the metrics cannot be written\n".into()),
+        Asked::Metrics(authorization) => match is_let_in(guest, authorization).await {
+            Err(why) => why,
+            Ok(()) => match store.scrape().await {
+                Ok(page) => ("200 OK", page),
+                Err(_) => ("500 Internal Server Error", "the metrics cannot be written\n".into()),
+            },
         },
         Asked::Other => ("404 Not Found", "the metrics are at /metrics\n".into()),
         Asked::OtherMethod => ("405 Method Not Allowed", "GET /metrics\n".into()),
@@ -257,12 +268,46 @@ async fn answer(guest: &mut Guest, store: &Store) -> io::Result<()> {
         "200 OK" => "application/openmetrics-text; version=1.0.0; charset=utf-8",
         _ => "text/plain; charset=utf-8",
     };
-    let allow = if status.starts_with("405") { "Allow: GET\r\n" } else { "" };
+    let allow = match &status[..3] {
+        "405" => "Allow: GET\r\n",
+        "401" => "WWW-Authenticate: Basic realm=\"highwire\"\r\n",
+        _ => "",
+    };
     let length = body.len();
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{allow}Connection: close\r\n\r\n"
     );
     guest.stream.write([head, body].concat().as_bytes()).await
+}
+
+/// Whether the page may be given: to any user, where there are users.
+async fn is_let_in(guest: &mut Guest, authorization: Option<Vec<u8>>) -> Result<(), (&'static str, String)> {
+    if let Some(given) = authorization
+        && guest.visitor.gate().has_users()
+    {
+        let wrong = ("401 Unauthorized", "there is no such user, or its password is another\n".to_string());
+        let (name, password) = basic(&given).ok_or_else(|| wrong.clone())?;
+        guest.visitor.enter(&name, &password).await.map_err(|refusal| match refusal {
+            Refusal::Wrong | Refusal::NoUsers => wrong,
+            Refusal::Busy => ("503 Service Unavailable", "too many passwords are being checked\n".into()),
+            Refusal::Connections => {
+                ("429 Too Many Requests", "the user has as many connections as it may\n".into())
+            }
+        })?;
+    }
+    let denied = |_| ("401 Unauthorized", "the metrics are for users of the store\n".to_string());
+    guest.visitor.check(Some(Role::Read)).map_err(denied)
+}
+
+/// Name and password of HTTP's basic authentication (RFC 7617).
+fn basic(given: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (scheme, rest) = given.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"basic ") {
+        return None;
+    }
+    let both = base64::engine::general_purpose::STANDARD.decode(rest.trim_ascii()).ok()?;
+    let colon = both.iter().position(|&byte| byte == b':')?;
+    Some((both[..colon].to_vec(), both[colon + 1..].to_vec()))
 }
 
 /// Whether a request that came to this address may name that host. A web page can make a browser resolve the page's own name as a
@@ -281,7 +326,8 @@ fn is_own(host: &[u8], address: IpAddr) -> bool {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
-    Metrics,
+    /// With what stands behind `Authorization`.
+    Metrics(Option<Vec<u8>>),
     Other,
     OtherMethod,
     OtherHost,
@@ -307,10 +353,14 @@ fn understand(head: &[u8], address: IpAddr) -> Option<Asked> {
     match request.parse(head) {
         Ok(httparse::Status::Complete(_)) => {
             let path = request.path.unwrap_or_default();
+            let authorization =
+                request.headers.iter().find(|header| header.name.eq_ignore_ascii_case("authorization"));
             let mut hosts = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host"));
             Some(match request.method {
                 _ if !hosts.all(|header| is_own(header.value, address)) => Asked::OtherHost,
-                Some("GET") if path.split('?').next() == Some("/metrics") => Asked::Metrics,
+                Some("GET") if path.split('?').next() == Some("/metrics") => {
+                    Asked::Metrics(authorization.map(|header| header.value.to_vec()))
+                }
                 Some("GET") => Asked::Other,
                 _ => Asked::OtherMethod,
             })
@@ -331,8 +381,8 @@ mod tests {
         let check = |text: &str, expected| {
             assert_eq!(understand(text.as_bytes(), local), Some(expected), "{text}");
         };
-        check("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", Asked::Metrics);
-        check("GET /metrics?name=x HTTP/1.0\r\n\r\n", Asked::Metrics);
+        check("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", Asked::Metrics(None));
+        check("GET /metrics?name=x HTTP/1.0\r\n\r\n", Asked::Metrics(None));
         check("GET / HTTP/1.1\r\n\r\n", Asked::Other);
         check("POST /metrics HTTP/1.1\r\n\r\n", Asked::OtherMethod);
         assert_eq!(understand(b"GET /metrics HTTP/1.1\r\nHost: x\r\n", local), None, "it is not complete");

@@ -5,14 +5,15 @@
 //! open. When it ends the other process has probably ended too, and its next life has another queue pair, so this node connects
 //! again until a node answers.
 
+use crate::access::Access;
+use crate::client::{Conversation, EntryError};
 use crate::config::ClusterConfig;
-use crate::engine::{Store, named};
+use crate::engine::{Store, named, say};
 use crate::error::StoreError;
-use crate::message::{Answer, GREETING, Introduction, Request, Shape, receive, send};
+use crate::message::{Answer, Introduction, Request, Shape};
 use crate::register::Register;
 use highwire_txn::{Agreed, ConfigurationService as _};
-use std::io::{self, Write as _};
-use std::net::TcpStream;
+use std::io;
 use std::thread;
 use std::time::Duration;
 
@@ -31,11 +32,18 @@ pub(crate) fn introduce(store: &Store, config: &ClusterConfig) -> io::Result<()>
 pub(crate) fn visit(store: &Store, node: u16, is_learned: bool) -> io::Result<()> {
     let store = store.clone();
     let visits = move || {
-        let mut attempts = 0;
+        let (mut attempts, mut said) = (0, None);
         while let Some(door) = store.door_of(node) {
             let mut has_met = false;
-            // However the conversation ended, the next one finds the cause.
-            let _ = converse(&store, &door, node, &mut has_met);
+            match converse(&store, &door, node, &mut has_met) {
+                // Whoever is there may be no node: that ends nothing here, and is said once.
+                Err(EntryError::Failed(error)) if said.as_ref() != Some(&error) => {
+                    say(format_args!("node {node} at {door} is not taken for one: {error}"));
+                    said = Some(error);
+                }
+                // However the conversation ended, the next one finds the cause.
+                _ => {}
+            }
             attempts = if has_met { 0 } else { attempts + 1 };
             if is_learned && attempts >= ATTEMPTS_MAX {
                 store.forget(node);
@@ -46,12 +54,10 @@ pub(crate) fn visit(store: &Store, node: u16, is_learned: bool) -> io::Result<()
     named(format!("peer {node}")).spawn(visits).map(drop)
 }
 
-fn converse(store: &Store, door: &str, id: u16, has_met: &mut bool) -> io::Result<()> {
-    let mut stream = TcpStream::connect(door)?;
-    stream.set_nodelay(true)?;
-    stream.write_all(&GREETING)?;
-    send(&mut stream, &Request::Meet(store.introduction.clone()))?;
-    match receive(&mut stream)? {
+fn converse(store: &Store, door: &str, id: u16, has_met: &mut bool) -> Result<(), EntryError> {
+    let mut conversation = Conversation::enter(door, &Access::node(&store.key))?;
+    conversation.tell(&Request::Meet(store.introduction.clone()))?;
+    match conversation.hear()? {
         Answer::Met { node, doors } if node.node == id => {
             *has_met = true;
             store.meet(node);
@@ -64,7 +70,8 @@ fn converse(store: &Store, door: &str, id: u16, has_met: &mut bool) -> io::Resul
         _ => {}
     }
     // Waits until the connection ends.
-    receive::<Answer>(&mut stream).map(drop)
+    conversation.wait_for_ever()?;
+    Ok(conversation.hear().map(drop)?)
 }
 
 /// What all nodes of a cluster must share, as this file has it.

@@ -7,6 +7,7 @@
 //! What a client makes this door hold is bounded: requests, commands queued since MULTI, watched keys, and answers that it does not
 //! read. Commands are carried out some at a time, and their replies are written before the next are taken up.
 
+mod acl;
 mod client;
 mod data;
 mod fields;

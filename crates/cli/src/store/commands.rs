@@ -6,11 +6,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use highwire_store::{Client, ClientTransaction, ClusterConfig, Entry, NodeStatus, StoreError};
+use highwire_store::{Access, Client, ClientTransaction, ClusterConfig, Entry, NodeStatus, StoreError};
 use serde_json::{Value, json};
 
 use crate::console::{Console, Tone};
 use crate::failure::usage;
+
+/// The user's password.
+const PASSWORD: &str = "HIGHWIRE_STORE_PASSWORD";
 
 /// Which cluster.
 #[derive(Debug, clap::Args)]
@@ -26,6 +29,12 @@ pub(crate) struct Cluster {
     /// The cluster's file, which names the doors.
     #[arg(long, conflicts_with = "at")]
     config: Option<PathBuf>,
+    /// The user as whom to ask, of a cluster that has users. The password is in HIGHWIRE_STORE_PASSWORD, or in a file.
+    #[arg(long, env = "HIGHWIRE_STORE_USER")]
+    user: Option<String>,
+    /// A file whose first line is the user's password.
+    #[arg(long, requires = "user", value_name = "FILE")]
+    password_file: Option<PathBuf>,
     /// How many seconds to try for.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     patience: u64,
@@ -49,9 +58,32 @@ impl Cluster {
     }
 
     pub(crate) fn client(&self) -> Result<Client> {
-        let mut client = Client::new(self.doors()?);
+        let mut client = self.client_of(self.doors()?)?;
         client.set_patience(Duration::from_secs(self.patience));
         Ok(client)
+    }
+
+    /// A client of some of the nodes.
+    pub(super) fn client_of(&self, doors: impl IntoIterator<Item = String>) -> Result<Client> {
+        let mut client = Client::new(doors);
+        client.set_access(self.access()?);
+        Ok(client)
+    }
+
+    fn access(&self) -> Result<Access> {
+        let Some(user) = &self.user else { return Ok(Access::anonymous()) };
+        let password = match &self.password_file {
+            Some(path) => {
+                let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+                text.lines().next().unwrap_or_default().to_string()
+            }
+            None => std::env::var(PASSWORD).map_err(|_| {
+                usage(format!(
+                    "--user {user}: the password must be in {PASSWORD}, or in a file (--password-file)"
+                ))
+            })?,
+        };
+        Ok(Access::user(user, password))
     }
 }
 
@@ -299,10 +331,11 @@ pub(super) fn txn(args: &Txn) -> Result<ExitCode> {
 type Asked = (String, Result<NodeStatus, StoreError>);
 
 /// Asks all doors at once.
-fn ask(doors: Vec<String>) -> Vec<Asked> {
+fn ask(doors: Vec<String>, access: &Access) -> Vec<Asked> {
     std::thread::scope(|scope| {
         let ask = |door: String| {
             let mut client = Client::new([door.clone()]);
+            client.set_access(access.clone());
             client.set_patience(Duration::from_secs(1));
             let status = client.status();
             (door, status)
@@ -313,7 +346,7 @@ fn ask(doors: Vec<String>) -> Vec<Asked> {
 }
 
 /// Doors of members that were not asked.
-fn unlisted(asked: &[Asked]) -> Vec<String> {
+fn unlisted(asked: &[Asked], access: &Access) -> Vec<String> {
     let Some((door, status)) = asked.iter().find_map(|(door, status)| Some((door, status.as_ref().ok()?)))
     else {
         return Vec::new();
@@ -321,6 +354,7 @@ fn unlisted(asked: &[Asked]) -> Vec<String> {
     let is_known =
         |node: u16| asked.iter().any(|(_, status)| status.as_ref().is_ok_and(|status| status.node == node));
     let mut client = Client::new([door.clone()]);
+    client.set_access(access.clone());
     client.set_patience(Duration::from_secs(1));
     let doors = client.doors().unwrap_or_default().into_iter();
     let others = doors.filter(|(node, _)| status.members.contains(node) && !is_known(*node));
@@ -353,9 +387,10 @@ fn moves(known: &[&NodeStatus]) -> Vec<String> {
 
 /// Fails if no node can serve.
 pub(super) fn status(args: &Status) -> Result<ExitCode> {
-    let mut asked = ask(args.cluster.doors()?);
+    let access = args.cluster.access()?;
+    let mut asked = ask(args.cluster.doors()?, &access);
     // Nodes that have joined since the doors were written down.
-    asked.extend(ask(unlisted(&asked)));
+    asked.extend(ask(unlisted(&asked, &access), &access));
 
     let mut console = Console::new();
     let known: Vec<&NodeStatus> = asked.iter().filter_map(|(_, status)| status.as_ref().ok()).collect();

@@ -36,6 +36,9 @@ pub(super) struct Args {
     /// Which one.
     #[arg(long, requires = "config")]
     pub(super) node: Option<u16>,
+    /// The file of users, who must say who they are (`highwire store user`). Without one, clients of this machine may do everything.
+    #[arg(long, value_name = "FILE")]
+    pub(super) users: Option<PathBuf>,
     /// Let Redis clients in at this port of the loopback address, or at this address and port. In a cluster on this machine node n has the
     /// nth port behind it.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = address_and_port)]

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use highwire_store::{Client, NodeStatus};
+use highwire_store::NodeStatus;
 use serde_json::json;
 
 use crate::console::Console;
@@ -48,11 +48,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let Some((_, door)) = doors.iter().find(|known| known.0 == args.node) else {
         bail!("no node knows the door of node {}", args.node);
     };
-    let mut leaver = Client::new([door.clone()]);
+    let mut leaver = args.cluster.client_of([door.clone()])?;
     leaver.set_patience(Duration::from_secs(2));
     leaver.leave().map_err(told)?;
     if !args.no_wait {
-        wait_until_it_has_left(args.node, &others)?;
+        wait_until_it_has_left(args.node, &others, &args.cluster)?;
     }
     let mut console = Console::new();
     if args.cluster.prints_json() {
@@ -76,21 +76,21 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// What the others know, the newest first.
-fn newest(others: &[String]) -> Option<NodeStatus> {
+fn newest(others: &[String], cluster: &Cluster) -> Option<NodeStatus> {
     let ask = |door: &String| {
-        let mut client = Client::new([door.clone()]);
+        let mut client = cluster.client_of([door.clone()]).ok()?;
         client.set_patience(Duration::from_secs(1));
         client.status().ok()
     };
     others.iter().filter_map(ask).max_by_key(|status| (status.configuration, status.revision))
 }
 
-fn wait_until_it_has_left(node: u16, others: &[String]) -> Result<()> {
+fn wait_until_it_has_left(node: u16, others: &[String], cluster: &Cluster) -> Result<()> {
     let mut progress = None;
     let mut regions_all = 0;
     let mut has_begun = false;
     loop {
-        if let Some(status) = newest(others) {
+        if let Some(status) = newest(others, cluster) {
             if !status.members.contains(&node) {
                 return Ok(());
             }

@@ -25,6 +25,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             if let Some(register) = &args.register {
                 config.register = register.into();
             }
+            if let Some(users) = &args.users {
+                config.users = Some(users.clone());
+            }
             if let Some(own) = config.nodes.iter_mut().find(|own| own.id == node) {
                 own.data = args.data.clone().or(own.data.take());
             }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use highwire_host::EndSignals;
-use highwire_store::{Client, ClusterConfig, fresh_name};
+use highwire_store::{Access, Client, ClusterConfig, Users, fresh_name};
 
 use crate::console::Console;
 use crate::failure::usage;
@@ -124,6 +124,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let config = ClusterConfig::parse(&text).map_err(usage)?;
     let folder = Folder::open(args.data.as_deref(), &config.doors())?;
     folder.check(&config)?;
+    if let Some(path) = &args.users {
+        // One clear error now is better than one from each node.
+        Users::load(path).map_err(|error| usage(format!("--users: {error}")))?;
+    }
     let mut doors = config.doors();
     for node in 0..args.nodes {
         doors.extend(nth("--resp", args.resp.as_ref(), node)?);
@@ -155,6 +159,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         watchers.push(thread::spawn(move || keeper.keep(child)));
     }
     let has_failed = |node: usize| failed[node].load(Ordering::SeqCst);
+    let config = ClusterConfig::load(&path).map_err(|error| usage(error.to_string()))?;
     let served = wait_until_it_serves(&config, &is_ending, !args.no_restart, has_failed);
     if let Ok(out) = &served {
         let mut console = Console::new();
@@ -184,6 +189,10 @@ fn cluster_file(args: &Args, f: usize) -> Result<String> {
         "f = {f}\nregister = {register:?}\nlease_ms = {}\nrows_max = {}\n",
         args.lease_ms, args.rows_max
     );
+    if let Some(users) = &args.users {
+        let users = std::path::absolute(users).with_context(|| users.display().to_string())?;
+        text.push_str(&format!("users = {users:?}\n"));
+    }
     for node in 0..args.nodes {
         let port =
             args.port.checked_add(node).ok_or_else(|| usage("--port: there are no ports beyond 65535"))?;
@@ -213,7 +222,11 @@ fn wait_until_it_serves(
 ) -> Result<Vec<usize>> {
     let deadline = Instant::now() + START_PATIENCE;
     let mut clients: Vec<Client> = config.doors().into_iter().map(|door| Client::new([door])).collect();
-    clients.iter_mut().for_each(|client| client.set_patience(Duration::from_secs(1)));
+    let access = Access::member(config).map_err(anyhow::Error::msg)?;
+    for client in &mut clients {
+        client.set_patience(Duration::from_secs(1));
+        client.set_access(access.clone());
+    }
     loop {
         let mut out = Vec::new();
         let mut waits_for = None;

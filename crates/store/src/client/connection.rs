@@ -1,8 +1,10 @@
 //! The connection to a node, and how a question finds one that answers.
 
 use super::{Client, unexpected};
+use crate::access::{Access, End, NodeKey, random};
 use crate::error::StoreError;
 use crate::message::{Answer, GREETING, Request, receive, send};
+use std::fmt;
 use std::io::{self, BufReader, BufWriter, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
@@ -140,8 +142,12 @@ impl Client {
                 std::thread::sleep(pause.min(deadline.saturating_duration_since(Instant::now())));
             }
             let door = &self.doors[self.next % self.doors.len()];
-            match enter(door, self.answer_patience) {
+            match enter(door, &self.access, self.answer_patience) {
                 Ok(stream) => self.stream = Some(stream),
+                // Another node has the same users.
+                Err(EntryError::Failed(error @ (StoreError::Denied(_) | StoreError::Invalid(_)))) => {
+                    return Err(error);
+                }
                 Err(error) => {
                     errors.push(format!("{door}: {error}"));
                     self.next += 1;
@@ -181,8 +187,13 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    pub(crate) fn enter(door: &str) -> io::Result<Conversation> {
-        Ok(Conversation { stream: enter(door, ANSWER_PATIENCE)? })
+    pub(crate) fn enter(door: &str, access: &Access) -> Result<Conversation, EntryError> {
+        Ok(Conversation { stream: enter(door, access, ANSWER_PATIENCE)? })
+    }
+
+    /// From now on the other end may be silent.
+    pub(crate) fn wait_for_ever(&self) -> io::Result<()> {
+        self.stream.get_ref().set_read_timeout(None)
     }
 
     pub(crate) fn tell(&mut self, request: &Request) -> io::Result<()> {
@@ -194,7 +205,80 @@ impl Conversation {
     }
 }
 
-fn enter(door: &str, patience: Duration) -> io::Result<BufReader<TcpStream>> {
+/// Why a node did not let a client in.
+#[derive(Debug)]
+pub(crate) enum EntryError {
+    Io(io::Error),
+    /// It has too many clients, or lets none in from here.
+    Refused(String),
+    /// It answered with this.
+    Failed(StoreError),
+}
+
+impl From<io::Error> for EntryError {
+    fn from(error: io::Error) -> EntryError {
+        EntryError::Io(error)
+    }
+}
+
+impl fmt::Display for EntryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EntryError::Io(error) => error.fmt(f),
+            EntryError::Refused(why) => f.write_str(why),
+            EntryError::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl EntryError {
+    /// Of an answer that lets nobody in.
+    fn of(answer: Answer) -> EntryError {
+        match answer {
+            Answer::Refused { why } => EntryError::Refused(why),
+            answer => EntryError::Failed(unexpected(answer)),
+        }
+    }
+}
+
+/// Connects, and shows who the client is.
+fn enter(door: &str, access: &Access, patience: Duration) -> Result<BufReader<TcpStream>, EntryError> {
+    let mut stream = connect(door, patience)?;
+    if let Some(key) = &access.node {
+        prove(&mut stream, key)?;
+    }
+    if let Some((user, password)) = &access.user {
+        let request = Request::Authenticate { user: user.clone(), password: password.clone() };
+        match ask_at(&mut stream, &request)? {
+            Answer::Welcome => {}
+            answer => return Err(EntryError::of(answer)),
+        }
+    }
+    Ok(stream)
+}
+
+/// Shows that this is a node of the cluster, once the other end has shown the same.
+fn prove(stream: &mut BufReader<TcpStream>, key: &NodeKey) -> Result<(), EntryError> {
+    let nonce = random()?;
+    let theirs = match ask_at(stream, &Request::Challenge { nonce })? {
+        Answer::Challenged { nonce: theirs, proof }
+            if key.is_proved(End::Answers, &nonce, &theirs, proof) =>
+        {
+            theirs
+        }
+        Answer::Challenged { .. } => {
+            let why = "the other end does not know the secret of this cluster";
+            return Err(EntryError::Failed(StoreError::Denied(why.into())));
+        }
+        answer => return Err(EntryError::of(answer)),
+    };
+    match ask_at(stream, &Request::Prove { proof: key.prove(End::Asks, &nonce, &theirs) })? {
+        Answer::Welcome => Ok(()),
+        answer => Err(EntryError::of(answer)),
+    }
+}
+
+fn connect(door: &str, patience: Duration) -> io::Result<BufReader<TcpStream>> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no such host");
     for address in door.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {

@@ -5,8 +5,10 @@
 
 use super::pace::{PacedStream, Patience, TooLong};
 use super::room::Total;
+use crate::access::{Gate, Visitor, count};
 use crate::config::DoorLimits;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -34,16 +36,18 @@ pub(crate) enum Ended {
     Slow,
     Http,
     Protocol,
+    Protected,
 }
 
 impl Ended {
-    pub(crate) const ALL: [(&'static str, Ended); 6] = [
+    pub(crate) const ALL: [(&'static str, Ended); 7] = [
         ("full", Ended::Full),
         ("address", Ended::Address),
         ("idle", Ended::Idle),
         ("slow", Ended::Slow),
         ("http", Ended::Http),
         ("protocol", Ended::Protocol),
+        ("protected", Ended::Protected),
     ];
 }
 
@@ -51,6 +55,7 @@ impl Ended {
 #[derive(Debug)]
 pub(crate) struct Keeper {
     pub(crate) limits: DoorLimits,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) total: Arc<Total>,
     ended: [AtomicU64; Ended::ALL.len()],
     visits: Mutex<BTreeMap<u64, Arc<Visit>>>,
@@ -77,6 +82,8 @@ pub(crate) struct About {
     /// Commands queued since MULTI.
     pub(crate) queued: Option<usize>,
     pub(crate) protocol: u8,
+    /// Its user.
+    pub(crate) user: String,
 }
 
 impl Visit {
@@ -86,9 +93,10 @@ impl Visit {
 }
 
 impl Keeper {
-    pub(crate) fn new(limits: DoorLimits) -> Keeper {
+    pub(crate) fn new(limits: DoorLimits, gate: Gate) -> Keeper {
         Keeper {
             limits,
+            gate: Arc::new(gate),
             total: Arc::default(),
             ended: Default::default(),
             visits: Mutex::default(),
@@ -130,11 +138,39 @@ impl Keeper {
     fn enter(&self, door: &'static str, stream: &TcpStream) -> io::Result<Arc<Visit>> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (address, local, since) = (stream.peer_addr()?, stream.local_addr()?, Instant::now());
-        let about =
-            About { name: Vec::new(), last: since, command: "NULL".into(), queued: None, protocol: 2 };
+        let about = About {
+            name: Vec::new(),
+            last: since,
+            command: "NULL".into(),
+            queued: None,
+            protocol: 2,
+            user: "default".into(),
+        };
         let visit = Arc::new(Visit { id, door, address, local, since, about: Mutex::new(about) });
         self.locked().insert(id, Arc::clone(&visit));
         Ok(visit)
+    }
+}
+
+/// Why a connection cannot stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// There are too many: the words for it.
+    TooMany(String),
+    /// The node has no users, and the connection comes from elsewhere.
+    Protected,
+}
+
+/// What is said to clients from elsewhere while there are no users.
+pub(crate) const PROTECTED: &str = "this node has no users, and protected_mode lets only clients of a loopback address in: make a users' file with \
+     `highwire store user add`, or set protected_mode = false if everybody who reaches this address may do everything";
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::TooMany(why) => f.write_str(why),
+            Refused::Protected => f.write_str(PROTECTED),
+        }
     }
 }
 
@@ -143,8 +179,9 @@ impl Keeper {
 pub(crate) struct Guest {
     pub(crate) stream: PacedStream,
     pub(crate) visit: Arc<Visit>,
+    pub(crate) visitor: Visitor,
     /// Why it cannot stay.
-    pub(crate) refused: Option<String>,
+    pub(crate) refused: Option<Refused>,
     keeper: Arc<Keeper>,
     _place: Place,
 }
@@ -201,11 +238,18 @@ fn admit(
     places: &Arc<Places>,
 ) -> Option<Guest> {
     let (place, refused) = match places.take(address.ip(), &keeper.limits) {
+        Ok(place) if keeper.gate.is_closed_to(address.ip()) => {
+            keeper.count(Ended::Protected);
+            count(&keeper.gate.counts.protected);
+            // It takes no place of a client's.
+            drop(place);
+            (places.refuse()?, Some(Refused::Protected))
+        }
         Ok(place) => (place, None),
         Err((ended, why)) => {
             keeper.count(ended);
             // The others of a crowd are not told.
-            (places.refuse()?, Some(why))
+            (places.refuse()?, Some(Refused::TooMany(why)))
         }
     };
     let _ = stream.set_nodelay(true);
@@ -216,7 +260,8 @@ fn admit(
         None => keeper.patience(),
     };
     let stream = PacedStream::new(stream, patience);
-    Some(Guest { stream, visit, refused, keeper: Arc::clone(keeper), _place: place })
+    let visitor = Visitor::new(&keeper.gate, address);
+    Some(Guest { stream, visit, visitor, refused, keeper: Arc::clone(keeper), _place: place })
 }
 
 /// The connections of one door.
@@ -239,7 +284,7 @@ struct Place {
 }
 
 /// The address that counts. A network of IPv6 has addresses without number for each of its machines.
-fn counted(address: IpAddr) -> IpAddr {
+pub(crate) fn counted(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {
             let [a, b, c, d, ..] = address.segments();

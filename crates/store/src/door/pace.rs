@@ -87,6 +87,10 @@ impl PacedStream {
         self.input = Pace { begun: Some(Instant::now()), bytes: 0 };
     }
 
+    pub(crate) fn set_patience(&mut self, patience: Patience) {
+        self.patience = patience;
+    }
+
     /// From now on the other end may be silent between messages: the socket finds out whether it is there.
     pub(crate) fn may_be_idle(&mut self) {
         self.patience.idle = None;

@@ -1,5 +1,6 @@
 //! A freeze as its node's clients see it: nothing commits between its answer and the thaw, and reads go on.
 
+use crate::access::Access;
 use crate::client::{Client, Conversation};
 use crate::config::ClusterConfig;
 use crate::engine::Engine;
@@ -72,7 +73,7 @@ fn a_node_that_was_thawed_before_does_not_say_that_it_was_frozen() {
     // A busy machine may have no time for a node before the freeze is over by itself: such a one shows nothing.
     let mut frozen = || loop {
         token += 1;
-        let mut conversation = Conversation::enter(&door).expect("it listens");
+        let mut conversation = Conversation::enter(&door, &Access::anonymous()).expect("it listens");
         let answer = step(&mut conversation, token, BackupStep::Freeze);
         if matches!(answer, Answer::Backup(BackupAnswer::Frozen { .. })) {
             return (conversation, token);
@@ -101,7 +102,7 @@ fn a_step_of_a_restore_happens_only_from_the_note_that_it_names() {
     let door = config.doors()[0].clone();
     let mut observer = client(&door);
     observer.put("t", "other", "v").expect("stored");
-    let mut conversation = Conversation::enter(&door).expect("it listens");
+    let mut conversation = Conversation::enter(&door, &Access::anonymous()).expect("it listens");
     let mut restore = |from: Option<&str>, to: Option<&str>, value: &str| {
         let text = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
         let kind = crate::rows::Kind::Bytes;
@@ -155,7 +156,7 @@ fn nothing_commits_between_a_freeze_and_its_thaw_and_reads_go_on() {
                 }
             });
         }
-        let mut conversation = Conversation::enter(&door).expect("it listens");
+        let mut conversation = Conversation::enter(&door, &Access::anonymous()).expect("it listens");
         let (mut lasted, mut token) = (0, 0);
         while lasted < FREEZES {
             token += 1;
@@ -177,7 +178,7 @@ fn nothing_commits_between_a_freeze_and_its_thaw_and_reads_go_on() {
                 panic!("a freeze that was begun is ended");
             };
             // A new conversation has no backup: the node forgets the one before with the connection.
-            conversation = Conversation::enter(&door).expect("it listens");
+            conversation = Conversation::enter(&door, &Access::anonymous()).expect("it listens");
             // Each read is a commit of its own.
             if was_frozen {
                 assert_eq!(at_last - at_first, 20, "freeze {lasted} of {FREEZES}");

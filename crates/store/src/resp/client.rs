@@ -80,10 +80,11 @@ fn line(visit: &Visit) -> Vec<u8> {
     let flags = if queued >= 0 { 'x' } else { 'N' };
     let start = format!("id={} addr={} laddr={} name=", visit.id, visit.address, visit.local);
     let rest = format!(
-        " age={} idle={} flags={flags} db=0 multi={queued} cmd={} user=default resp={}\n",
+        " age={} idle={} flags={flags} db=0 multi={queued} cmd={} user={} resp={}\n",
         visit.since.elapsed().as_secs(),
         about.last.elapsed().as_secs(),
         about.command,
+        about.user,
         about.protocol,
     );
     [start.as_bytes(), &about.name, rest.as_bytes()].concat()

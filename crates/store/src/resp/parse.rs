@@ -10,6 +10,9 @@ use crate::rows::VALUE_BYTES_MAX;
 const STRING_BYTES_MAX: i64 = 512 << 20;
 /// The longest line that has no end yet.
 const LINE_BYTES_MAX: usize = 64 << 10;
+/// What a client that has not said who it is may send.
+const STRANGERS_WORDS_MAX: i64 = 10;
+const STRANGERS_STRING_BYTES_MAX: usize = 16 << 10;
 /// The most words of a request.
 pub(super) const WORDS_MAX: usize = 1 << 16;
 /// All strings of a request together.
@@ -36,9 +39,15 @@ pub(super) struct Parser {
     /// Bytes of a string that are still to be dropped.
     skip: usize,
     too_long: Option<String>,
+    /// The client has not said who it is: it gets little room, as in Redis.
+    is_stranger: bool,
 }
 
 impl Parser {
+    pub(super) fn set_stranger(&mut self, is_stranger: bool) {
+        self.is_stranger = is_stranger;
+    }
+
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.at);
         self.at = 0;
@@ -73,6 +82,9 @@ impl Parser {
             let Some(header) = self.header("too big mbulk count string")? else { return Ok(None) };
             let count = super::keys::integer(&header[1..]).filter(|&count| count <= i64::from(i32::MAX));
             let count = count.ok_or("invalid multibulk length")?;
+            if self.is_stranger && count > STRANGERS_WORDS_MAX {
+                return Err("unauthenticated multibulk length".into());
+            }
             if count <= 0 {
                 return Ok(Some(Request::Words(Vec::new())));
             }
@@ -129,6 +141,9 @@ impl Parser {
             let length =
                 super::keys::integer(digits).filter(|length| (0..=STRING_BYTES_MAX).contains(length));
             let length = length.ok_or("invalid bulk length")? as usize;
+            if self.is_stranger && length > STRANGERS_STRING_BYTES_MAX {
+                return Err("unauthenticated bulk length".into());
+            }
             if length > VALUE_BYTES_MAX {
                 self.refuse(format!(
                     "ERR {length} bytes are too many for a value, which has at most {VALUE_BYTES_MAX}"

@@ -3,7 +3,8 @@
 use super::client::{self, is_name};
 use super::reply::Reply;
 use super::session::Session;
-use super::{Words, data, glob, keys, upper};
+use super::{Words, acl, data, glob, keys, upper};
+use crate::access::Standing;
 use crate::door as doors;
 
 /// The version of Redis whose commands these are.
@@ -14,6 +15,8 @@ type Arity = (&'static str, usize, usize);
 
 /// Commands that are not on data: the fewest and the most words, the name included. 0: no bound.
 const NAMES: &[Arity] = &[
+    ("ACL", 2, 0),
+    ("AUTH", 2, 0),
     ("CLIENT", 2, 0),
     ("COMMAND", 1, 0),
     ("CONFIG", 2, 0),
@@ -33,6 +36,24 @@ const NAMES: &[Arity] = &[
 
 /// Subcommands that Redis has: the fewest and the most words, both names included.
 const SUBCOMMANDS: &[(&str, &[Arity])] = &[
+    (
+        "ACL",
+        &[
+            ("CAT", 2, 0),
+            ("DELUSER", 3, 0),
+            ("DRYRUN", 4, 0),
+            ("GENPASS", 2, 0),
+            ("GETUSER", 3, 3),
+            ("HELP", 2, 2),
+            ("LIST", 2, 2),
+            ("LOAD", 2, 2),
+            ("LOG", 2, 0),
+            ("SAVE", 2, 2),
+            ("SETUSER", 3, 0),
+            ("USERS", 2, 2),
+            ("WHOAMI", 2, 2),
+        ],
+    ),
     (
         "CLIENT",
         &[
@@ -73,9 +94,7 @@ const SUBCOMMANDS: &[(&str, &[Arity])] = &[
 
 /// Commands of Redis that this store does not have.
 const NOT_PROMISED: &[&str] = &[
-    "ACL",
     "ASKING",
-    "AUTH",
     "BGREWRITEAOF",
     "BGSAVE",
     "BITCOUNT",
@@ -276,6 +295,11 @@ fn fits(words: &Words, least: usize, most: usize) -> bool {
     words.len() >= least && (most == 0 || words.len() <= most)
 }
 
+/// Whether a command's first argument is the name of a part of it.
+pub(super) fn has_subcommands(name: &str) -> bool {
+    SUBCOMMANDS.iter().any(|known| known.0 == name)
+}
+
 /// Whether the command exists and has as many words as it must; the words of Redis if not.
 pub(super) fn check(name: &str, words: &Words) -> Result<(), Reply> {
     if data::knows(name) {
@@ -338,7 +362,9 @@ pub(super) async fn answer(session: &mut Session, name: &str, words: &Words) -> 
             None => keys::not_an_integer(),
         },
         "UNWATCH" => Reply::OK,
-        "HELLO" => hello(session, words),
+        "ACL" => acl::answer(session, &sub, words),
+        "AUTH" => acl::authenticate(session, &words[1..]).await,
+        "HELLO" => hello(session, words).await,
         "CLIENT" => client::answer(session, &sub, words),
         "COMMAND" => command(&sub, words),
         "CONFIG" if sub == "GET" => config(session, words),
@@ -378,7 +404,7 @@ fn config(session: &Session, words: &Words) -> Reply {
     Reply::Map(found.map(|(name, value)| (Reply::bulk(name), Reply::bulk(value))).collect())
 }
 
-fn hello(session: &mut Session, words: &Words) -> Reply {
+async fn hello(session: &mut Session, words: &Words) -> Reply {
     let mut is_resp3 = session.is_resp3;
     if let Some(version) = words.get(1) {
         is_resp3 = match keys::integer(version) {
@@ -389,10 +415,13 @@ fn hello(session: &mut Session, words: &Words) -> Reply {
         };
     }
     let mut options = words.get(2..).unwrap_or_default();
-    let mut name = None;
+    let (mut name, mut user) = (None, None);
     while let [option, rest @ ..] = options {
         options = match (&*upper(option), rest) {
-            ("AUTH", [_, _, ..]) => return Reply::error("ERR this store has no users and no passwords"),
+            ("AUTH", [name, password, rest @ ..]) => {
+                user = Some([name.clone(), password.clone()]);
+                rest
+            }
             ("SETNAME", [given, rest @ ..]) => {
                 if !is_name(given) {
                     return client::wrong_name();
@@ -402,6 +431,15 @@ fn hello(session: &mut Session, words: &Words) -> Reply {
             }
             _ => return Reply::error([b"ERR Syntax error in HELLO option '", &option[..], b"'"].concat()),
         };
+    }
+    if let Some(user) = user {
+        let reply = acl::authenticate(session, &user).await;
+        if reply != Reply::OK {
+            return reply;
+        }
+    }
+    if session.visitor.standing() == Standing::Stranger {
+        return Reply::error(acl::HELLO_NEEDS_A_USER);
     }
     session.is_resp3 = is_resp3;
     let mut about = session.visit.about();

@@ -3,8 +3,9 @@
 use super::parse::{Parser, REQUEST_BYTES_MAX, Request};
 use super::reply::Reply;
 use super::turns::Turns;
-use super::{Words, data, each, http, look, scans, server, together, upper};
-use crate::door::{ANSWER_BYTES_MAX, Ended, Guest, PacedStream, Room, Visit};
+use super::{Words, acl, data, each, http, look, scans, server, together, upper};
+use crate::access::{Standing, Visitor};
+use crate::door::{ANSWER_BYTES_MAX, Ended, Guest, PROTECTED, PacedStream, Refused, Room, Visit};
 use crate::engine::{Store, say};
 use crate::error::StoreError;
 use crate::message::Footprint;
@@ -28,12 +29,17 @@ const WORD_BYTES: usize = size_of::<Vec<u8>>();
 
 /// Converses with a client until one of the two ends that.
 pub(super) async fn run(store: Store, turns: Arc<Turns>, mut guest: Guest) {
-    if guest.refused.is_some() {
-        let _ = guest.stream.write(b"-ERR max number of clients reached\r\n").await;
+    if let Some(why) = &guest.refused {
+        let words = match why {
+            Refused::TooMany(_) => "-ERR max number of clients reached\r\n".to_string(),
+            Refused::Protected => format!("-DENIED {PROTECTED}\r\n"),
+        };
+        let _ = guest.stream.write(words.as_bytes()).await;
         guest.part().await;
         return;
     }
-    let mut session = Session::new(store, turns, Arc::clone(&guest.visit));
+    let visitor = Visitor::new(&store.keeper.gate, guest.visit.address);
+    let mut session = Session::new(store, turns, Arc::clone(&guest.visit), visitor);
     // A broken conversation concerns only the client.
     let _ = session.converse(&mut guest.stream).await;
     let keeper = &session.store.keeper;
@@ -72,8 +78,9 @@ pub(super) struct Session {
     pub(super) store: Store,
     turns: Arc<Turns>,
     pub(super) visit: Arc<Visit>,
+    pub(super) visitor: Visitor,
     /// Commands since MULTI, and their bytes.
-    queued: Option<Vec<Words>>,
+    pub(super) queued: Option<Vec<Words>>,
     queued_bytes: usize,
     /// One of the commands is invalid: EXEC will refuse all.
     is_spoilt: bool,
@@ -113,11 +120,12 @@ impl Out<'_> {
 }
 
 impl Session {
-    fn new(store: Store, turns: Arc<Turns>, visit: Arc<Visit>) -> Session {
+    fn new(store: Store, turns: Arc<Turns>, visit: Arc<Visit>, visitor: Visitor) -> Session {
         Session {
             store,
             turns,
             visit,
+            visitor,
             queued: None,
             queued_bytes: 0,
             is_spoilt: false,
@@ -135,6 +143,7 @@ impl Session {
             if out.stream.read(|bytes| parser.feed(bytes)).await? == 0 {
                 return Ok(());
             }
+            parser.set_stranger(self.is_stranger());
             let has_answered = self.take_up(&mut parser, &mut out).await?;
             out.flush().await?;
             if self.end.is_some() {
@@ -182,7 +191,11 @@ impl Session {
             if http::is_http(&words) {
                 self.flush(&mut data, out).await?;
                 self.end = Some(End::Http);
-            } else if self.queued.is_none() && data::knows(&name) && data::check(&words).is_ok() {
+            } else if self.queued.is_none()
+                && data::knows(&name)
+                && data::check(&words).is_ok()
+                && acl::may(&mut self.visitor, &words)
+            {
                 data.push(words);
                 if data.len() >= TOGETHER_MAX {
                     self.flush(&mut data, out).await?;
@@ -190,6 +203,7 @@ impl Session {
             } else {
                 self.flush(&mut data, out).await?;
                 let (reply, room) = self.answer(&name, words).await;
+                parser.set_stranger(self.is_stranger());
                 out.is_resp3 = self.is_resp3;
                 out.put(&reply);
                 drop(reply);
@@ -200,6 +214,10 @@ impl Session {
         }
         self.flush(&mut data, out).await?;
         Ok(any)
+    }
+
+    fn is_stranger(&mut self) -> bool {
+        self.visitor.standing() == Standing::Stranger
     }
 
     fn note(&self, name: &str) {
@@ -215,6 +233,7 @@ impl Session {
         let mut commands = std::mem::take(data);
         let Some(last) = commands.last() else { return Ok(()) };
         self.note(&upper(&last[0]));
+        self.visitor.pace(commands.len()).await;
         let mut may_share = Turns::takes(&commands);
         while !commands.is_empty() {
             let (count, is_shared) = (commands.len(), std::mem::take(&mut may_share));
@@ -260,6 +279,16 @@ impl Session {
             self.is_spoilt = true;
             return (reply, None);
         }
+        if let Err(reply) = acl::check(&mut self.visitor, &words) {
+            self.is_spoilt = true;
+            let Reply::Error(why) = &reply else { return (reply, None) };
+            if name == "EXEC" {
+                (self.queued, self.watched) = (None, BTreeMap::new());
+                let start = b"EXECABORT Transaction discarded because of: ";
+                return (Reply::error([&start[..], why].concat()), None);
+            }
+            return (reply, None);
+        }
         let reply = match name {
             "MULTI" if self.queued.is_some() => Reply::error("ERR MULTI calls can not be nested"),
             "MULTI" => {
@@ -284,11 +313,22 @@ impl Session {
                 Reply::OK
             }
             "RESET" => {
-                *self = Session::new(self.store.clone(), Arc::clone(&self.turns), Arc::clone(&self.visit));
+                let stranger = Visitor::new(&self.store.keeper.gate, self.visit.address);
+                *self = Session::new(
+                    self.store.clone(),
+                    Arc::clone(&self.turns),
+                    Arc::clone(&self.visit),
+                    stranger,
+                );
                 let mut about = self.visit.about();
                 about.name.clear();
                 about.protocol = 2;
+                about.user = "default".into();
                 Reply::Simple("RESET".into())
+            }
+            _ if self.queued.is_some() && acl::is_about_users(name, &words) => {
+                self.is_spoilt = true;
+                Reply::error("ERR Command not allowed inside a transaction")
             }
             _ if self.queued.is_some() => self.queue(words),
             _ => server::answer(self, name, &words).await,
@@ -320,6 +360,12 @@ impl Session {
             let why = "EXECABORT Transaction discarded because of previous errors.";
             return (Reply::error(why), None);
         }
+        // The user may have another role now than when the commands were queued.
+        if !commands.iter().all(|words| acl::may(&mut self.visitor, words)) {
+            let why = "EXECABORT Transaction discarded because of: NOPERM this user's permissions have changed since its commands were queued";
+            return (Reply::error(why), None);
+        }
+        self.visitor.pace(commands.len()).await;
         let (has_watched, watched) = (!rows.is_empty(), Footprint { rows, ..Footprint::default() });
         let is_data = |words: &Words| data::knows(&upper(&words[0]));
         let on_data: Vec<Words> = commands.iter().filter(|words| is_data(words)).cloned().collect();
