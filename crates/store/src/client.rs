@@ -7,6 +7,7 @@
 
 mod backoff;
 mod connection;
+mod stream;
 mod transaction;
 
 pub(crate) use connection::{Conversation, EntryError};
@@ -21,8 +22,8 @@ use backoff::Backoff;
 use connection::ANSWER_PATIENCE;
 use std::collections::BTreeMap;
 use std::io::BufReader;
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
+use stream::Stream;
 
 /// A table and a key in it.
 type Name = (Vec<u8>, Vec<u8>);
@@ -35,7 +36,7 @@ pub struct Client {
     doors: Vec<String>,
     access: Access,
     next: usize,
-    stream: Option<BufReader<TcpStream>>,
+    stream: Option<BufReader<Stream>>,
     patience: Duration,
     answer_patience: Duration,
     backoff: Backoff,
@@ -310,7 +311,7 @@ mod tests {
     use super::*;
     use crate::message::{GREETING, receive, send};
     use std::io::Read as _;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     /// A door that greets each client, and then does this. Its thread ends with the test.
     fn door(serve: impl Fn(&mut BufReader<TcpStream>) + Send + 'static) -> String {

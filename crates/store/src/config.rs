@@ -2,6 +2,7 @@
 
 use crate::clock::DRIFT_PPM_MAX;
 use crate::register::ETCD;
+use crate::tls::TlsConfig;
 use highwire_host::LinkChoice;
 use highwire_txn::{NodeId, Settings, TableKind};
 use serde::Deserialize;
@@ -35,6 +36,8 @@ pub struct ClusterConfig {
     pub link: Link,
     /// The users' file, relative to this one; without one, clients of the same machine may do everything.
     pub users: Option<PathBuf>,
+    /// The certificates of the endpoints, which speak TLS 1.3 with them, and nothing else.
+    pub tls: Option<TlsConfig>,
     /// What clients may do at the doors.
     #[serde(default)]
     pub doors: DoorLimits,
@@ -156,6 +159,9 @@ impl ClusterConfig {
         }
         if let Some(users) = &mut config.users {
             *users = folder.join(&users);
+        }
+        for path in config.tls.iter_mut().flat_map(TlsConfig::paths_mut) {
+            *path = folder.join(&path);
         }
         for data in config.nodes.iter_mut().filter_map(|node| node.data.as_mut()) {
             *data = folder.join(&data);

@@ -7,7 +7,7 @@
 mod drive;
 mod starter;
 
-use crate::access::{Gate, NodeKey};
+use crate::access::{Access, Gate, NodeKey};
 use crate::config::ClusterConfig;
 use crate::disk::Disk;
 use crate::door::Keeper;
@@ -15,6 +15,7 @@ use crate::error::StoreError;
 use crate::message::Introduction;
 use crate::register::Register;
 use crate::session::Local;
+use crate::tls::Tls;
 use crate::{door, peers};
 use highwire_host::rpc::{Bell, Node as RpcNode, Rpc, RpcConfig, time};
 use highwire_host::{Device, DeviceConfig, Endpoint, LinkChoice};
@@ -94,6 +95,8 @@ pub struct Store {
     pub(crate) keeper: Arc<Keeper>,
     /// With it nodes prove to each other that they are of one cluster.
     pub(crate) key: NodeKey,
+    /// What this node shows at the endpoints of others.
+    pub(crate) access: Access,
     /// The loop that serves them.
     pub(crate) io: Handle,
 }
@@ -266,6 +269,8 @@ impl Engine {
     ) -> Result<Engine, StartError> {
         let own = config.node(id).map_err(StartError)?.clone();
         let gate = Gate::open(config.users.clone(), config.doors.protected_mode).map_err(StartError)?;
+        let tls = config.tls.as_ref().map(Tls::open).transpose();
+        let tls = tls.map_err(|what| failed("TLS", what))?.map(Arc::new);
         let listener = TcpListener::bind(&own.door)
             .map_err(|error| failed(format!("the door {} of node {id}", own.door), error))?;
         let mut register = Register::open(&config.register).map_err(|error| failed("the register", error))?;
@@ -319,9 +324,13 @@ impl Engine {
         let introduction = Introduction { node: id, boot, endpoint, door: own.door, shape };
         let doors = config.nodes.iter().map(|node| (node.id, node.door.clone())).collect();
         let doors = Arc::new(Mutex::new(doors));
-        let keeper = Arc::new(Keeper::new(config.doors, gate));
+        let keeper = Arc::new(Keeper::new(config.doors, gate, tls.clone()));
         keeper.gate.follow(&io);
-        let store = Store { commands, bell, introduction, waits_for, doors, end, keeper, key, io };
+        if let Some(tls) = &tls {
+            tls.follow(&io);
+        }
+        let access = Access::node(&key, tls);
+        let store = Store { commands, bell, introduction, waits_for, doors, end, keeper, key, access, io };
         peers::introduce(&store, config).map_err(|error| failed("a thread", error))?;
         door::open(listener, &store).map_err(|error| failed("a thread", error))?;
         Ok(Engine { store, thread: Some(thread) })

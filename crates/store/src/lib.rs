@@ -42,6 +42,7 @@ mod resp;
 mod rows;
 mod scan;
 mod session;
+mod tls;
 mod transaction;
 
 pub use access::{Access, Role, User, UserLimits, Users, UsersError};
@@ -63,4 +64,5 @@ pub use register::{EtcdRegister, FileRegister, RegisterError};
 pub use resp::try_parser;
 pub use rows::{KEY_BYTES_MAX, READ_BYTES_MAX, TABLE_BYTES_MAX, VALUE_BYTES_MAX, WRITE_BYTES_MAX};
 pub use session::Local;
+pub use tls::TlsConfig;
 pub use transaction::Transaction;

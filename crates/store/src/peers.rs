@@ -5,7 +5,6 @@
 //! open. When it ends the other process has probably ended too, and its next life has another queue pair, so this node connects
 //! again until a node answers.
 
-use crate::access::Access;
 use crate::client::{Conversation, EntryError};
 use crate::config::ClusterConfig;
 use crate::engine::{Store, named, say};
@@ -55,7 +54,7 @@ pub(crate) fn visit(store: &Store, node: u16, is_learned: bool) -> io::Result<()
 }
 
 fn converse(store: &Store, door: &str, id: u16, has_met: &mut bool) -> Result<(), EntryError> {
-    let mut conversation = Conversation::enter(door, &Access::node(&store.key))?;
+    let mut conversation = Conversation::enter(door, &store.access)?;
     conversation.tell(&Request::Meet(store.introduction.clone()))?;
     match conversation.hear()? {
         Answer::Met { node, doors } if node.node == id => {

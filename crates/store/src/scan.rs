@@ -5,7 +5,6 @@
 //! the members change while it reads, it begins anew, as long as its patience lasts; if clients change more than a node keeps, it ends
 //! with an error that says so.
 
-use crate::access::Access;
 use crate::door::Room;
 use crate::engine::{PATIENCE_NS, Store};
 use crate::error::StoreError;
@@ -44,8 +43,7 @@ pub(crate) fn scan<T: Default>(
         let mut found = T::default();
         let result = members(store).and_then(|members| {
             let of = BackupOf::Rows { low, high, has_values };
-            let instant =
-                Instant::mark(&members, &store.doors(), &Access::node(&store.key), instant::token(), of)?;
+            let instant = Instant::mark(&members, &store.doors(), &store.access, instant::token(), of)?;
             instant.read(|cells| page(&mut found, room, cells))
         });
         match result {

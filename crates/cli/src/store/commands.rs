@@ -35,6 +35,15 @@ pub(crate) struct Cluster {
     /// A file whose first line is the user's password.
     #[arg(long, requires = "user", value_name = "FILE")]
     password_file: Option<PathBuf>,
+    /// Speak TLS, to nodes whose certificates are of the authority in this file.
+    #[arg(long, env = "HIGHWIRE_STORE_TLS_AUTHORITY", value_name = "PEM")]
+    tls_authority: Option<PathBuf>,
+    /// The client's own certificate, if nodes ask for one.
+    #[arg(long, requires_all = ["tls_authority", "tls_key"], value_name = "PEM")]
+    tls_certificate: Option<PathBuf>,
+    /// The private key of the client's certificate.
+    #[arg(long, requires = "tls_certificate", value_name = "PEM")]
+    tls_key: Option<PathBuf>,
     /// How many seconds to try for.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     patience: u64,
@@ -71,6 +80,18 @@ impl Cluster {
     }
 
     fn access(&self) -> Result<Access> {
+        let access = self.user_access()?;
+        let access = match (&self.tls_authority, &self.tls_certificate, &self.tls_key) {
+            (None, ..) => Ok(access),
+            (Some(authority), Some(certificate), Some(key)) => {
+                access.with_certificate(authority, certificate, key)
+            }
+            (Some(authority), ..) => access.with_tls(authority),
+        };
+        access.map_err(usage)
+    }
+
+    fn user_access(&self) -> Result<Access> {
         let Some(user) = &self.user else { return Ok(Access::anonymous()) };
         let password = match &self.password_file {
             Some(path) => {

@@ -39,6 +39,18 @@ pub(super) struct Args {
     /// The file of users, who must say who they are (`highwire store user`). Without one, clients of this machine may do everything.
     #[arg(long, value_name = "FILE")]
     pub(super) users: Option<PathBuf>,
+    /// Speak TLS at all endpoints, with the certificate in this file.
+    #[arg(long, value_name = "PEM", requires_all = ["tls_key", "tls_authority"], conflicts_with = "config")]
+    pub(super) tls_certificate: Option<PathBuf>,
+    /// The certificate's private key, which nobody else may read.
+    #[arg(long, value_name = "PEM", requires = "tls_certificate")]
+    pub(super) tls_key: Option<PathBuf>,
+    /// The authority of the nodes' certificates.
+    #[arg(long, value_name = "PEM", requires = "tls_certificate")]
+    pub(super) tls_authority: Option<PathBuf>,
+    /// Let only clients in that have a certificate of this authority.
+    #[arg(long, value_name = "PEM", requires = "tls_certificate")]
+    pub(super) tls_clients: Option<PathBuf>,
     /// Let Redis clients in at this port of the loopback address, or at this address and port. In a cluster on this machine node n has the
     /// nth port behind it.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = address_and_port)]

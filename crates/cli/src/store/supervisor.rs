@@ -193,6 +193,20 @@ fn cluster_file(args: &Args, f: usize) -> Result<String> {
         let users = std::path::absolute(users).with_context(|| users.display().to_string())?;
         text.push_str(&format!("users = {users:?}\n"));
     }
+    if let Some(certificate) = &args.tls_certificate {
+        text.push_str("\n[tls]\n");
+        let files = [
+            ("certificate", Some(certificate)),
+            ("key", args.tls_key.as_ref()),
+            ("authority", args.tls_authority.as_ref()),
+            ("clients", args.tls_clients.as_ref()),
+        ];
+        for (name, path) in files {
+            let Some(path) = path else { continue };
+            let path = std::path::absolute(path).with_context(|| path.display().to_string())?;
+            text.push_str(&format!("{name} = {path:?}\n"));
+        }
+    }
     for node in 0..args.nodes {
         let port =
             args.port.checked_add(node).ok_or_else(|| usage("--port: there are no ports beyond 65535"))?;

@@ -1,5 +1,6 @@
 //! The connection to a node, and how a question finds one that answers.
 
+use super::stream::Stream;
 use super::{Client, unexpected};
 use crate::access::{Access, End, NodeKey, random};
 use crate::error::StoreError;
@@ -119,7 +120,7 @@ impl Client {
             return;
         }
         let has_ended = self.stream.as_ref().is_some_and(|stream| {
-            let stream = stream.get_ref();
+            let stream = stream.get_ref().socket();
             let looks = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
             let is_open = matches!(&looks, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
             stream.set_nonblocking(false).is_err() || !is_open
@@ -166,7 +167,7 @@ impl Client {
 }
 
 /// The answer. A node that does not let a client in says so before it ends the connection, perhaps before it has been asked.
-fn ask_at(stream: &mut BufReader<TcpStream>, request: &Request) -> io::Result<Answer> {
+fn ask_at(stream: &mut BufReader<Stream>, request: &Request) -> io::Result<Answer> {
     let mut writer = BufWriter::with_capacity(PORTION_BYTES, stream.get_mut());
     let sent = send(&mut writer, request);
     // What could not be written must not be written when this ends.
@@ -183,7 +184,7 @@ fn ask_at(stream: &mut BufReader<TcpStream>, request: &Request) -> io::Result<An
 /// A conversation with one node, for questions that only this node can answer.
 #[derive(Debug)]
 pub(crate) struct Conversation {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Stream>,
 }
 
 impl Conversation {
@@ -193,7 +194,7 @@ impl Conversation {
 
     /// From now on the other end may be silent.
     pub(crate) fn wait_for_ever(&self) -> io::Result<()> {
-        self.stream.get_ref().set_read_timeout(None)
+        self.stream.get_ref().socket().set_read_timeout(None)
     }
 
     pub(crate) fn tell(&mut self, request: &Request) -> io::Result<()> {
@@ -242,8 +243,8 @@ impl EntryError {
 }
 
 /// Connects, and shows who the client is.
-fn enter(door: &str, access: &Access, patience: Duration) -> Result<BufReader<TcpStream>, EntryError> {
-    let mut stream = connect(door, patience)?;
+fn enter(door: &str, access: &Access, patience: Duration) -> Result<BufReader<Stream>, EntryError> {
+    let mut stream = connect(door, access, patience)?;
     if let Some(key) = &access.node {
         prove(&mut stream, key)?;
     }
@@ -258,7 +259,7 @@ fn enter(door: &str, access: &Access, patience: Duration) -> Result<BufReader<Tc
 }
 
 /// Shows that this is a node of the cluster, once the other end has shown the same.
-fn prove(stream: &mut BufReader<TcpStream>, key: &NodeKey) -> Result<(), EntryError> {
+fn prove(stream: &mut BufReader<Stream>, key: &NodeKey) -> Result<(), EntryError> {
     let nonce = random()?;
     let theirs = match ask_at(stream, &Request::Challenge { nonce })? {
         Answer::Challenged { nonce: theirs, proof }
@@ -278,13 +279,14 @@ fn prove(stream: &mut BufReader<TcpStream>, key: &NodeKey) -> Result<(), EntryEr
     }
 }
 
-fn connect(door: &str, patience: Duration) -> io::Result<BufReader<TcpStream>> {
+fn connect(door: &str, access: &Access, patience: Duration) -> io::Result<BufReader<Stream>> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no such host");
     for address in door.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
-            Ok(mut stream) => {
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(patience))?;
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                socket.set_read_timeout(Some(patience))?;
+                let mut stream = Stream::new(socket, door, access)?;
                 stream.write_all(&GREETING)?;
                 return Ok(BufReader::new(stream));
             }

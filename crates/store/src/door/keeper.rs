@@ -7,6 +7,7 @@ use super::pace::{PacedStream, Patience, TooLong};
 use super::room::Total;
 use crate::access::{Gate, Visitor, count};
 use crate::config::DoorLimits;
+use crate::tls::Tls;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::future::Future;
@@ -56,6 +57,7 @@ impl Ended {
 pub(crate) struct Keeper {
     pub(crate) limits: DoorLimits,
     pub(crate) gate: Arc<Gate>,
+    tls: Option<Arc<Tls>>,
     pub(crate) total: Arc<Total>,
     ended: [AtomicU64; Ended::ALL.len()],
     visits: Mutex<BTreeMap<u64, Arc<Visit>>>,
@@ -93,10 +95,11 @@ impl Visit {
 }
 
 impl Keeper {
-    pub(crate) fn new(limits: DoorLimits, gate: Gate) -> Keeper {
+    pub(crate) fn new(limits: DoorLimits, gate: Gate, tls: Option<Arc<Tls>>) -> Keeper {
         Keeper {
             limits,
             gate: Arc::new(gate),
+            tls,
             total: Arc::default(),
             ended: Default::default(),
             visits: Mutex::default(),
@@ -259,7 +262,10 @@ fn admit(
         Some(_) => Patience { idle: Some(REFUSAL_PATIENCE), slow: REFUSAL_PATIENCE },
         None => keeper.patience(),
     };
-    let stream = PacedStream::new(stream, patience);
+    let mut stream = PacedStream::new(stream, patience);
+    if let Some(tls) = &keeper.tls {
+        stream.seal(tls.connection().ok()?);
+    }
     let visitor = Visitor::new(&keeper.gate, address);
     Some(Guest { stream, visit, visitor, refused, keeper: Arc::clone(keeper), _place: place })
 }

@@ -3,9 +3,10 @@
 //!
 //! All connections are served by one thread, so nothing here blocks: what cannot go on gives the thread to the others.
 
+use rustls::ServerConnection;
 use std::cell::RefCell;
 use std::future::{Future as _, poll_fn};
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -64,6 +65,46 @@ pub(crate) struct PacedStream {
     timer: Option<Pin<Box<Sleep>>>,
     /// Why this node ends the connection.
     pub(crate) ended: Option<TooLong>,
+    tls: Option<Box<Sealed>>,
+}
+
+/// What TLS adds to a connection.
+#[derive(Debug)]
+struct Sealed {
+    connection: ServerConnection,
+    /// Bytes that have come and were not asked for yet.
+    plain: Vec<u8>,
+    /// The grace of a message is the handshake's, because nothing else has begun.
+    is_pace_of_handshake: bool,
+}
+
+impl Sealed {
+    /// Takes bytes from the network.
+    fn feed(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            if self.connection.read_tls(&mut bytes)? == 0 {
+                break;
+            }
+            let state = self.connection.process_new_packets();
+            let state = state.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            let start = self.plain.len();
+            self.plain.resize(start + state.plaintext_bytes_to_read(), 0);
+            self.connection.reader().read_exact(&mut self.plain[start..])?;
+            if state.peer_has_closed() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes for the network.
+    fn drain(&mut self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut bytes)?;
+        }
+        Ok(bytes)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +115,53 @@ enum Direction {
 
 impl PacedStream {
     pub(crate) fn new(stream: TcpStream, patience: Patience) -> PacedStream {
-        PacedStream { stream, patience, input: Pace::default(), timer: None, ended: None }
+        PacedStream { stream, patience, input: Pace::default(), timer: None, ended: None, tls: None }
+    }
+
+    /// Speaks TLS from now on, which is from the begin. The handshake takes no longer than a message may.
+    pub(crate) fn seal(&mut self, mut connection: ServerConnection) {
+        // What is written is taken out at once.
+        connection.set_buffer_limit(None);
+        let sealed = Sealed { connection, plain: Vec::new(), is_pace_of_handshake: false };
+        self.tls = Some(Box::new(sealed));
+    }
+
+    /// Waits for the end of the handshake of TLS, if there is one.
+    ///
+    /// # Errors
+    /// As [`PacedStream::read`].
+    pub(crate) async fn handshake(&mut self) -> io::Result<()> {
+        while self.tls.as_ref().is_some_and(|tls| tls.connection.is_handshaking()) {
+            if self.read_sealed().await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what there is of TLS; 0: the end.
+    async fn read_sealed(&mut self) -> io::Result<usize> {
+        let Some(mut tls) = self.tls.take() else { return Ok(0) };
+        if tls.connection.is_handshaking() && self.input.begun.is_none() {
+            self.begin();
+            tls.is_pace_of_handshake = true;
+        }
+        let mut fed = Ok(());
+        let length = self.read_plain(|bytes| fed = tls.feed(bytes)).await;
+        // Also after an error: it may have words for the other end.
+        let answer = tls.drain();
+        if !tls.connection.is_handshaking()
+            && std::mem::take(&mut tls.is_pace_of_handshake)
+            && tls.plain.is_empty()
+        {
+            self.rest();
+        }
+        self.tls = Some(tls);
+        let length = length?;
+        let written = self.write_plain(&answer?, &mut Pace::default()).await;
+        fed?;
+        written?;
+        Ok(length)
     }
 
     /// The next message has not begun.
@@ -101,6 +188,22 @@ impl PacedStream {
     /// # Errors
     /// The connection's, or the other end has kept this one waiting for too long.
     pub(crate) async fn read(&mut self, take: impl FnOnce(&[u8])) -> io::Result<usize> {
+        if self.tls.is_none() {
+            return self.read_plain(take).await;
+        }
+        loop {
+            if let Some(tls) = self.tls.as_mut().filter(|tls| !tls.plain.is_empty()) {
+                let plain = std::mem::take(&mut tls.plain);
+                take(&plain);
+                return Ok(plain.len());
+            }
+            if self.read_sealed().await? == 0 {
+                return Ok(0);
+            }
+        }
+    }
+
+    async fn read_plain(&mut self, take: impl FnOnce(&[u8])) -> io::Result<usize> {
         let is_within = self.input.begun.is_some();
         let timeout = if is_within { Some(self.patience.slow) } else { self.patience.idle };
         if self.input.is_too_slow(self.patience.slow) {
@@ -129,8 +232,22 @@ impl PacedStream {
     ///
     /// # Errors
     /// As [`PacedStream::read`].
-    pub(crate) async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.tls.is_none() {
+            return self.write_plain(bytes, &mut Pace::default()).await;
+        }
+        self.handshake().await?;
         let mut pace = Pace::default();
+        for piece in bytes.chunks(PIECE_BYTES) {
+            let Some(tls) = &mut self.tls else { break };
+            tls.connection.writer().write_all(piece)?;
+            let sealed = tls.drain()?;
+            self.write_plain(&sealed, &mut pace).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_plain(&mut self, mut bytes: &[u8], pace: &mut Pace) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.stream.try_write(&bytes[..bytes.len().min(PIECE_BYTES)]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -156,6 +273,12 @@ impl PacedStream {
     /// Ends a conversation so that the other side can read the last words: what it has sent meanwhile must be taken, or the
     /// connection is reset.
     pub(crate) async fn part(&mut self, patience: Duration, bytes_max: u64) {
+        if let Some(tls) = &mut self.tls {
+            tls.connection.send_close_notify();
+            if let Ok(words) = tls.drain() {
+                let _ = self.write_plain(&words, &mut Pace::default()).await;
+            }
+        }
         let _ = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Write);
         let deadline = Instant::now() + patience;
         let mut taken = 0;

@@ -41,8 +41,12 @@ pub(super) async fn run(store: Store, turns: Arc<Turns>, mut guest: Guest) {
     let visitor = Visitor::new(&store.keeper.gate, guest.visit.address);
     let mut session = Session::new(store, turns, Arc::clone(&guest.visit), visitor);
     // A broken conversation concerns only the client.
-    let _ = session.converse(&mut guest.stream).await;
+    let result = session.converse(&mut guest.stream).await;
     let keeper = &session.store.keeper;
+    if result.is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
+        // It spoke something else than TLS.
+        keeper.count(Ended::Protocol);
+    }
     keeper.count_too_long(guest.stream.ended);
     match session.end {
         Some(End::Http) => {
