@@ -11,9 +11,9 @@ mod receives;
 
 pub use config::{Idle, RpcConfig, RpcError};
 pub use highwire_rpc::{
-    Batch, CallError, Config as EndpointConfig, Counters as RpcCounters, NestedRequest, Node, Optimisations,
-    Parcel, ParcelId, Replies, Reply, Request, RequestType, Response, ReturnedParcel, Running, SpawnError,
-    Worker, wire,
+    Batch, CallError, ClusterKey, Config as EndpointConfig, Counters as RpcCounters, NestedRequest, Node,
+    Optimisations, Parcel, ParcelId, Replies, Reply, Request, RequestType, Response, ReturnedParcel, Running,
+    SpawnError, Worker, wire,
 };
 pub use highwire_stdx as time;
 

@@ -1,5 +1,6 @@
 //! The configuration of an endpoint.
 
+use crate::seal::{ClusterKey, SEAL_LEN};
 use crate::wire::{HEADER_LEN, MESSAGE_HEADER_LEN, PART_HEADER_LEN};
 use highwire_stdx::Duration;
 use std::fmt;
@@ -56,6 +57,8 @@ pub struct Config {
     /// With it the endpoint makes the challenges that a node answers before it is believed to live. A secret of this endpoint: whoever knows it
     /// can answer in the place of others.
     pub challenge_key: [u64; 2],
+    /// The secret of all nodes of the cluster. With one, every datagram carries a tag that only they can make, and others are dropped.
+    pub key: Option<ClusterKey>,
     /// The Q_Key of all endpoints of the cluster.
     pub qkey: u32,
     /// Batches that may be in flight to one peer, and from one peer, 1 to 256: the credits of a destination.
@@ -90,6 +93,7 @@ impl Config {
             node,
             incarnation,
             challenge_key: [incarnation, u64::from(node.0)],
+            key: None,
             qkey: 0x0FA5_5701,
             slots: 32,
             datagram_bytes: 4096,
@@ -116,6 +120,9 @@ impl Config {
         }
         self.slots = self.slots.clamp(1, 256);
         self.window_parts = self.window_parts.clamp(1, 64);
+        if self.key.is_some() {
+            self.datagram_bytes = self.datagram_bytes.saturating_sub(SEAL_LEN as u16);
+        }
         self.datagram_bytes = self.datagram_bytes.max((HEADER_LEN + PART_HEADER_LEN + 64) as u16);
         self.tasks_max = self.tasks_max.clamp(1, 1 << 16);
         self.resend_after_max = self.resend_after_max.max(self.resend_after);

@@ -173,6 +173,20 @@ impl Core {
         true
     }
 
+    /// A request is for another life of this node, and nothing else is known of it: if it comes from a peer's own address, the peer is told.
+    pub(crate) fn refuse_other_life(
+        &mut self,
+        received: &Received<'_>,
+        immediate: &Immediate,
+        header: &Header,
+    ) {
+        let to = self.peer(header.node).and_then(|peer| peer.to);
+        match to.is_some_and(|to| greet::is_from(received, &to)) {
+            true => self.refuse(immediate.slot, header, greet::Reason::OtherIncarnation),
+            false => self.counters.strangers += 1,
+        }
+    }
+
     /// Reports of progress concern requester or responder.
     fn on_progress(
         &mut self,

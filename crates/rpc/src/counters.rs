@@ -59,6 +59,10 @@ counters! {
     fenced,
     /// Datagrams that could not be parsed.
     malformed,
+    /// Datagrams that no member of the cluster has made.
+    forged,
+    /// Datagrams of members that had been here before.
+    replayed,
     /// Datagrams of unknown nodes or queue pairs.
     strangers,
     /// Greetings that were asked to prove that they came from where they said.

@@ -11,6 +11,7 @@ use crate::error::{AddPeerError, SpawnError};
 use crate::executor::{Executor, Running};
 use crate::handler::{Action, Handler, Handlers, NestedRequest, Request, Response, status};
 use crate::nested::Collector;
+use crate::seal::{Seals, Verdict};
 use crate::wire::{
     HEADER_LEN, MESSAGE_BYTES_MAX, MESSAGE_HEADER_LEN, Message, Messages, emit_message_header,
 };
@@ -43,6 +44,8 @@ pub struct Endpoint {
     executor: Executor,
     handlers: Handlers,
     pub(crate) core: Rc<RefCell<Core>>,
+    /// Of a cluster with a key.
+    seals: Option<Seals>,
     /// The longest response that a handler may make.
     response_bytes_max: usize,
 }
@@ -54,6 +57,7 @@ impl Endpoint {
         Endpoint {
             executor: Executor::new(config.tasks_max),
             handlers: Handlers::new(),
+            seals: Seals::new(&config),
             response_bytes_max: MESSAGE_BYTES_MAX.min(config.batch_bytes_max as usize),
             core: Rc::new(RefCell::new(Core::new(config))),
         }
@@ -155,6 +159,22 @@ impl Endpoint {
     /// Takes a datagram. Requests in it are executed before this returns.
     #[inline]
     pub fn handle_receive(&mut self, now: Instant, received: &Received<'_>) {
+        let Some(seals) = &mut self.seals else { return self.handle_open(now, received) };
+        let mut core = self.core.borrow_mut();
+        match seals.open(received) {
+            Verdict::Open(bytes) => {
+                drop(core);
+                return self.handle_open(now, &Received { bytes, ..*received });
+            }
+            Verdict::OtherLife(immediate, header) => core.refuse_other_life(received, &immediate, &header),
+            Verdict::Forged => core.counters.forged += 1,
+            Verdict::Replayed => core.counters.replayed += 1,
+        }
+        core.counters.received += 1;
+    }
+
+    #[inline]
+    fn handle_open(&mut self, now: Instant, received: &Received<'_>) {
         let step = {
             let mut core = self.core.borrow_mut();
             core.now = now;
@@ -223,7 +243,13 @@ impl Endpoint {
         if !core.has_output() {
             return 0;
         }
-        core.transmit(&mut post)
+        match &mut self.seals {
+            Some(seals) => core.transmit(&mut |outgoing| {
+                let seal = seals.seal(outgoing);
+                post(&Outgoing { tail: &seal, ..*outgoing })
+            }),
+            None => core.transmit(&mut post),
+        }
     }
 
     /// Executes requests to this very node, which see no network.

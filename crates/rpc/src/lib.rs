@@ -26,6 +26,7 @@ mod nested;
 mod parcel;
 mod parts;
 mod peer;
+mod seal;
 pub mod wire;
 mod worker;
 
@@ -38,6 +39,7 @@ pub use error::{AddPeerError, CallError, SpawnError};
 pub use executor::Running;
 pub use handler::{NestedRequest, Request, Response};
 pub use parcel::{Parcel, ParcelId, ReturnedParcel};
+pub use seal::{ClusterKey, SEAL_LEN};
 pub use worker::{Sleep, Worker, YieldNow};
 
 /// Bytes that a UD receive holds in front of the datagram (RoCEv2 A17.4.5.1).

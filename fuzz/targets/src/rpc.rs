@@ -86,7 +86,7 @@ fn drain(endpoint: &mut Endpoint, now: Instant) {
     endpoint.run(now);
     endpoint.transmit(|outgoing| {
         assert!(outgoing.len() <= 4096, "a datagram is no longer than both ends can take");
-        let bytes = [outgoing.head, outgoing.body].concat();
+        let bytes = [outgoing.head, outgoing.body, outgoing.tail].concat();
         assert!(Header::parse(&bytes).is_ok() && Immediate::from_bits(outgoing.immediate).is_ok());
         true
     });

@@ -62,17 +62,26 @@ impl Sends {
             sges: &[],
             datagram: Some(outgoing.to),
         };
-        let posted = if outgoing.body.is_empty() && outgoing.head.len() <= INLINE_MAX {
-            chain.push_inline(&wr, outgoing.head)
-        } else {
-            let Some(place) = self.fill(outgoing) else {
-                // Longer than any peer can have asked for.
-                counters.failed += 1;
-                return true;
+        let mut short = [0; INLINE_MAX];
+        let posted =
+            if outgoing.body.is_empty() && outgoing.tail.is_empty() && outgoing.head.len() <= INLINE_MAX {
+                chain.push_inline(&wr, outgoing.head)
+            } else if !outgoing.tail.is_empty() && outgoing.len() <= INLINE_MAX {
+                let mut at = 0;
+                for part in [outgoing.head, outgoing.body, outgoing.tail] {
+                    short[at..at + part.len()].copy_from_slice(part);
+                    at += part.len();
+                }
+                chain.push_inline(&wr, &short[..at])
+            } else {
+                let Some(place) = self.fill(outgoing) else {
+                    // Longer than any peer can have asked for.
+                    counters.failed += 1;
+                    return true;
+                };
+                let sge = self.region.sge(place as u64, outgoing.len() as u32);
+                chain.push(&SendWr { sges: &[sge], ..wr })
             };
-            let sge = self.region.sge(place as u64, outgoing.len() as u32);
-            chain.push(&SendWr { sges: &[sge], ..wr })
-        };
         match posted {
             Ok(()) => true,
             Err(highwire_verbs::PostError::QueueFull) => {
@@ -99,12 +108,14 @@ impl Sends {
         }
         let cells = &self.memory[at..at + outgoing.len()];
         let to = UnsafeCell::raw_get(cells.as_ptr());
-        // SAFETY: `cells` has room for both; requests leave the queues in order, so the one that last named this place has left
+        // SAFETY: `cells` has room for all of it; requests leave the queues in order, so the one that last named this place has left
         // them: there are more places than requests that can wait.
         unsafe {
             std::ptr::copy_nonoverlapping(outgoing.head.as_ptr(), to, outgoing.head.len());
             let behind = to.add(outgoing.head.len());
             std::ptr::copy_nonoverlapping(outgoing.body.as_ptr(), behind, outgoing.body.len());
+            let last = behind.add(outgoing.body.len());
+            std::ptr::copy_nonoverlapping(outgoing.tail.as_ptr(), last, outgoing.tail.len());
         }
         Some(at)
     }

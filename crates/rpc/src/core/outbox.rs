@@ -24,17 +24,19 @@ pub struct Outgoing<'a> {
     pub head: &'a [u8],
     /// The bytes behind them.
     pub body: &'a [u8],
+    /// The last bytes: the seal of a cluster with a key.
+    pub tail: &'a [u8],
 }
 
 impl<'a> Outgoing<'a> {
     #[inline]
     fn new(node: Node, to: Datagram, immediate: Immediate, head: &'a [u8], body: &'a [u8]) -> Outgoing<'a> {
-        Outgoing { node, to, immediate: immediate.to_bits(), head, body }
+        Outgoing { node, to, immediate: immediate.to_bits(), head, body, tail: &[] }
     }
 
     /// Bytes of the datagram.
     pub fn len(&self) -> usize {
-        self.head.len() + self.body.len()
+        self.head.len() + self.body.len() + self.tail.len()
     }
 
     /// Whether it has no bytes; it always has.
@@ -117,6 +119,7 @@ impl Core {
                             immediate,
                             head: &bytes[..usize::from(length)],
                             body: &[],
+                            tail: &[],
                         }),
                         None => Taken::Yes,
                     }
@@ -301,5 +304,5 @@ fn report(
     let (mut head, mut body) = ([0; HEADER_LEN], [0; PROGRESS_LEN]);
     header.emit(&mut head);
     progress.emit(&mut body);
-    post(&Outgoing { node: Node(node), to, immediate, head: &head, body: &body })
+    post(&Outgoing { node: Node(node), to, immediate, head: &head, body: &body, tail: &[] })
 }

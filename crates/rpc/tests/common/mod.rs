@@ -164,7 +164,7 @@ impl Net {
             endpoint.run(self.now);
             let mut out = Vec::new();
             endpoint.transmit(|outgoing| {
-                let bytes = [outgoing.head, outgoing.body].concat();
+                let bytes = [outgoing.head, outgoing.body, outgoing.tail].concat();
                 out.push((usize::from(outgoing.node.0), outgoing.immediate, bytes));
                 true
             });

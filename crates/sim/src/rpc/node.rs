@@ -211,9 +211,10 @@ impl Life {
         let (rnic, memory, next, qpn) = (&mut self.rnic, &mut self.memory.0, &mut self.next_send, self.qpn);
         self.endpoint.transmit(|outgoing| {
             let addr = *next * PLACE_BYTES;
-            let (head, body) = (outgoing.head, outgoing.body);
+            let (head, body, tail) = (outgoing.head, outgoing.body, outgoing.tail);
             memory[addr..][..head.len()].copy_from_slice(head);
             memory[addr + head.len()..][..body.len()].copy_from_slice(body);
+            memory[addr + head.len() + body.len()..][..tail.len()].copy_from_slice(tail);
             let sges = [Sge { addr: addr as u64, length: outgoing.len() as u32, lkey: KEY }];
             let wr = SendWr {
                 wr_id: 0,

@@ -1,0 +1,215 @@
+//! A cluster with a key, and attackers who have none: forged, bent, replayed, delayed and oversized datagrams change nothing, and are counted.
+
+mod common;
+#[path = "common/storm.rs"]
+mod storm;
+
+use common::{ECHO, Faults, Net, grh};
+use highwire_rpc::wire::{GREETING_LEN, Greeting, HEADER_LEN, Header, Immediate, Kind};
+use highwire_rpc::{CallError, ClusterKey, Config, Counters, Endpoint, Node, Received, SEAL_LEN, Worker};
+use highwire_stdx::{Duration, Rng};
+use highwire_wire::Qpn;
+use std::cell::RefCell;
+use std::rc::Rc;
+use storm::Storm;
+
+fn with_key(key: u8) -> impl Fn(&mut Config) + Copy {
+    move |config| config.key = Some(ClusterKey([key; 32]))
+}
+
+/// What was on the wire: sender, receiver, immediate, bytes.
+type Capture = Rc<RefCell<Vec<(usize, usize, u32, Vec<u8>)>>>;
+
+fn capture(net: &mut Net) -> Capture {
+    let capture = Capture::default();
+    let of = Rc::clone(&capture);
+    net.drop_if = Some(Box::new(move |from, to, immediate, bytes| {
+        of.borrow_mut().push((from, to, immediate, bytes.to_vec()));
+        false
+    }));
+    capture
+}
+
+async fn echo(worker: Worker, to: u16, length: usize) -> Result<usize, CallError> {
+    worker.call(Node(to), ECHO, &vec![7; length]).await.map(|reply| reply.len())
+}
+
+/// Short and long calls in both directions.
+fn talk(net: &mut Net) {
+    for length in [1, 300, 9000] {
+        for (from, to) in [(0, 1), (1, 0)] {
+            let running = net.spawn(from, |worker| echo(worker, to, length));
+            assert_eq!(net.until(&running), Ok(length));
+        }
+    }
+}
+
+/// What must not grow because of an attacker.
+fn work(counters: &Counters) -> [u64; 7] {
+    let Counters { handled, duplicates, refused, resent, silent, malformed, challenged, .. } = *counters;
+    [handled, duplicates, refused, resent, silent, malformed, challenged]
+}
+
+#[test]
+fn a_storm_with_a_key_is_answered_once_whatever_the_network_does() {
+    for seed in 0..6 {
+        let mut net = Net::new(3, seed, with_key(3));
+        net.faults = Faults::ROUGH;
+        let mut storm = Storm::new(3, 6, 12);
+        (0..3).for_each(|index| storm.prepare(net.endpoint(index)));
+        while !storm.is_over() {
+            assert!(net.step(), "seed {seed}: nothing happens any more");
+        }
+        assert!(storm.check(&format!("seed {seed}")) > 100);
+        for index in 0..3 {
+            let counters = net.endpoint(index).counters();
+            assert_eq!((counters.forged, counters.malformed), (0, 0), "{counters:?}");
+            assert!(counters.replayed > 0, "the network has sent some twice");
+        }
+    }
+}
+
+#[test]
+fn no_bit_of_a_datagram_can_be_another_one() {
+    let mut net = Net::new(2, 1, with_key(3));
+    let wire = capture(&mut net);
+    talk(&mut net);
+    net.drop_if = None;
+    let mut rng = Rng::new(5);
+    let (mut tried, before) = ([0; 2], [0, 1].map(|index| net.endpoint(index).counters()));
+    for (from, to, immediate, bytes) in wire.borrow().iter() {
+        let mut bent =
+            vec![(*immediate, bytes[..bytes.len() - 1].to_vec()), (*immediate, [bytes, &[0][..]].concat())];
+        bent.push((*immediate, bytes[..bytes.len() - SEAL_LEN].to_vec()));
+        bent.push((*immediate, vec![0xFF; 9000]));
+        bent.extend((0..32).map(|bit| (immediate ^ 1 << bit, bytes.clone())));
+        let places: Vec<usize> = match bytes.len() {
+            short @ ..=400 => (0..short).collect(),
+            long => (0..64).chain(long - 64..long).collect(),
+        };
+        bent.extend(places.into_iter().map(|at| {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1 << rng.below(8);
+            (*immediate, bytes)
+        }));
+        for (immediate, bytes) in bent {
+            net.inject(*to, *from, immediate, &bytes);
+            tried[*to] += 1;
+        }
+    }
+    for index in 0..2 {
+        let counters = net.endpoint(index).counters();
+        // A request for another life is refused without being looked at. Nobody listens to that.
+        let refused = counters.refused - before[index].refused;
+        assert_eq!(counters.forged - before[index].forged + refused, tried[index], "{counters:?}");
+        assert_eq!((counters.handled, counters.malformed), (before[index].handled, 0));
+    }
+    talk(&mut net);
+    assert_eq!([0, 1].map(|index| net.endpoint(index).counters().resent), [0, 0], "nothing was rescued");
+}
+
+#[test]
+fn what_was_on_the_wire_once_counts_once_in_any_order_and_in_any_later_life() {
+    for seed in 0..8 {
+        let mut net = Net::new(2, seed, with_key(3));
+        let wire = capture(&mut net);
+        talk(&mut net);
+        net.drop_if = None;
+        let mut rng = Rng::new(seed);
+        let mut replay = |net: &mut Net, ends: &[usize]| {
+            let all = wire.borrow();
+            for _ in 0..2 * all.len() {
+                let (from, to, immediate, bytes) = rng.pick(&all);
+                if ends.contains(to) {
+                    net.inject(*to, *from, *immediate, bytes);
+                }
+            }
+        };
+        let before = [0, 1].map(|index| work(&net.endpoint(index).counters()));
+        replay(&mut net, &[0, 1]);
+        net.run_for(Duration::from_millis(5));
+        assert_eq!([0, 1].map(|index| work(&net.endpoint(index).counters())), before, "seed {seed}");
+        assert!([0, 1].iter().all(|&index| net.endpoint(index).counters().replayed > 10));
+        // One end has another life: it hears its former life's capture before anything else.
+        net.stop(0);
+        net.start(0, with_key(3));
+        replay(&mut net, &[0]);
+        net.run_for(Duration::from_millis(5));
+        let counters = net.endpoint(0).counters();
+        assert_eq!(counters.handled, 0, "seed {seed}: {counters:?}");
+        talk(&mut net);
+        replay(&mut net, &[0, 1]);
+        net.run_for(Duration::from_millis(5));
+        talk(&mut net);
+        for index in 0..2 {
+            let counters = net.endpoint(index).counters();
+            assert_eq!((counters.resent, counters.silent), (0, 0), "seed {seed}: {counters:?}");
+        }
+    }
+}
+
+#[test]
+fn without_the_key_or_with_another_one_nothing_is_heard() {
+    let open = |config: &mut Config| config.key = None;
+    let check = |own: &dyn Fn(&mut Config), theirs: &dyn Fn(&mut Config), is_keyed: bool| {
+        let mut net = Net::new(2, 1, own);
+        net.stop(0);
+        net.start(0, |config| {
+            theirs(config);
+            config.failure_after = Duration::from_millis(50);
+        });
+        let running = net.spawn(0, |worker| echo(worker, 1, 1));
+        assert_eq!(net.until(&running), Err(CallError::PeerSilent(Node(1))));
+        let counters = net.endpoint(1).counters();
+        assert_eq!((counters.handled, counters.challenged), (0, 0), "{counters:?}");
+        let (dropped, other) = match is_keyed {
+            true => (counters.forged, counters.malformed),
+            false => (counters.malformed, counters.forged),
+        };
+        assert!(dropped > 0 && other == 0 && dropped == counters.received, "{counters:?}");
+    };
+    check(&with_key(3), &with_key(4), true);
+    check(&with_key(3), &open, true);
+    check(&open, &with_key(3), false);
+}
+
+/// An endpoint that hears one datagram after the other; what it says is lost.
+fn hear(endpoint: &mut Endpoint, net: &Net, immediate: u32, bytes: &[u8]) {
+    let grh = grh(0);
+    let received = Received { immediate, source_qpn: Qpn::new(116), grh: Some(&grh), bytes };
+    endpoint.handle_receive(net.now, &received);
+    endpoint.run(net.now);
+    endpoint.transmit(|_| true);
+}
+
+#[test]
+fn a_greeting_of_an_attacker_is_not_even_challenged() {
+    let mut net = Net::new(2, 1, with_key(3));
+    talk(&mut net);
+    let before = net.endpoint(1).counters();
+    let (mut head, mut body) = ([0; HEADER_LEN], [0; GREETING_LEN]);
+    for sequence in 0..200 {
+        Greeting { incarnation: 9999, slots: 32, datagram_bytes: 4096 }.emit(&mut body);
+        Header { node: 0, from: 9999, to: 0, sequence }.emit(&mut head);
+        let immediate = Immediate { kind: Kind::Hello, count: 0, slot: 0, fence: 0 }.to_bits();
+        let bytes = [&head[..], &body, &u64::from(sequence).to_be_bytes(), &[sequence as u8; 8]].concat();
+        let now = &Net::new(0, 1, |_| {});
+        hear(net.endpoint(1), now, immediate, &bytes);
+    }
+    let after = net.endpoint(1).counters();
+    assert_eq!((after.forged - before.forged, after.challenged), (200, before.challenged));
+    assert_eq!(after.transmitted, before.transmitted, "nothing is said to an attacker");
+    talk(&mut net);
+}
+
+#[test]
+fn a_peer_that_has_started_again_is_told_from_one_that_is_silent() {
+    let mut net = Net::new(2, 1, with_key(3));
+    talk(&mut net);
+    net.stop(1);
+    net.start(1, with_key(3));
+    let running = net.spawn(0, |worker| echo(worker, 1, 1));
+    assert_eq!(net.until(&running), Err(CallError::PeerRestarted(Node(1))));
+    talk(&mut net);
+    assert_eq!(net.endpoint(0).counters().resent, 0);
+}
