@@ -76,7 +76,7 @@ enum Command {
     #[command(hide = true)]
     Broker(broker::Args),
     /// The transactional store.
-    Store(store::Args),
+    Store(Box<store::Args>),
     /// Print the completions of a shell.
     #[command(after_help = COMPLETIONS_HELP)]
     Completions(manual::Completions),

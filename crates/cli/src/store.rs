@@ -3,6 +3,7 @@
 mod backup;
 mod commands;
 mod configure;
+mod key;
 mod options;
 mod remove;
 mod serve;
@@ -97,6 +98,14 @@ Example:
   highwire store configure --config cluster.toml"
     )]
     Configure(configure::Args),
+    /// Make a cluster's key, which all its nodes need if they are on several machines.
+    #[command(
+        after_help = "The file is for its owner only. Copy it to all nodes, and name it in their file: key = \"cluster.key\".
+
+Example:
+  highwire store key cluster.key"
+    )]
+    Key(key::Args),
     /// Make and change the file of users, who must say who they are from then on.
     #[command(
         after_help = "Roles: read reads data, status and metrics; write changes data as well; admin may do everything. The password is one line of
@@ -128,6 +137,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Command::Restore(args) => backup::restore(args),
         Command::Remove(args) => remove::run(args),
         Command::Configure(args) => configure::run(args),
+        Command::Key(args) => key::run(args),
         Command::User(args) => user::run(args),
         Command::Status(args) => commands::status(args),
     }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::highwire;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Output, Stdio};
@@ -191,4 +191,57 @@ fn a_damaged_journal_keeps_one_node_out_and_the_others_serve() {
     let output = store(port + 2, &["get", "t", "7"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), "kept", "{}", said(&output));
     third.end();
+}
+
+/// Runs the program with a line on its standard input.
+fn with_line(words: &[&str], line: &str) -> Output {
+    let mut command = highwire(words);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    writeln!(child.stdin.take().expect("piped"), "{line}").expect("written");
+    child.wait_with_output().expect("it ends")
+}
+
+#[test]
+fn users_of_a_file_are_let_in_and_the_folder_has_a_key_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let scratch = Scratch::new("users");
+    let folder = Scratch::new("users-file");
+    std::fs::create_dir_all(&folder.0).expect("a folder");
+    let file = folder.0.join("users.toml").display().to_string();
+    for (name, role) in [("will", "write"), ("rita", "read")] {
+        let output =
+            with_line(&["store", "user", "add", name, "--role", role, "--file", &file], "a password");
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    let output = with_line(&["store", "user", "add", "eve", "--role", "root", "--file", &file], "x");
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let list = highwire(["store", "user", "list", "--file", &file]).output().expect("it starts");
+    assert_eq!(String::from_utf8_lossy(&list.stdout), "will: write\nrita: read\n");
+
+    let port = ports(1);
+    let serving = Serving::start(&words(&scratch.0, port, &["--nodes", "1", "--users", &file]));
+    let key = scratch.0.join("cluster.key");
+    assert_eq!(std::fs::metadata(&key).expect("a key").permissions().mode() & 0o777, 0o600);
+    let as_user = |user: &str, password: &str, words: &[&str]| {
+        let at = format!("127.0.0.1:{port}");
+        let mut command = highwire([&["store"], words, &["--at", &at, "--user", user]].concat());
+        command.env("HIGHWIRE_STORE_PASSWORD", password).output().expect("it starts")
+    };
+    let stranger = store(port, &["put", "t", "k", "stolen"]);
+    assert_eq!(stranger.status.code(), Some(1), "{}", said(&stranger));
+    assert!(said(&stranger).contains("say who you are"), "{}", said(&stranger));
+    assert!(as_user("will", "a password", &["put", "t", "k", "v"]).status.success());
+    for (user, password) in [("rita", "a password"), ("will", "a passwor"), ("eve", "x")] {
+        let output = as_user(user, password, &["put", "t", "k", "stolen"]);
+        assert_eq!(output.status.code(), Some(1), "{user}: {}", said(&output));
+    }
+    let output = as_user("rita", "a password", &["get", "t", "k"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), "v", "{}", said(&output));
+    assert!(as_user("rita", "a password", &["status"]).status.success());
+    serving.end();
+    let removed = highwire(["store", "user", "remove", "eve", "--file", &file]).output().expect("it starts");
+    assert_eq!(removed.status.code(), Some(1), "{}", said(&removed));
+    let again = highwire(["store", "key", &key.display().to_string()]).output().expect("it starts");
+    assert_eq!(again.status.code(), Some(1), "a key is not replaced: {}", said(&again));
 }

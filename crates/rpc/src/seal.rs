@@ -21,7 +21,7 @@ use crate::core::Outgoing;
 use crate::endpoint::Received;
 use crate::wire::{Greeting, Header, Immediate, Kind, Progress, Stage};
 use siphasher::sip::SipHasher24;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::Hasher as _;
 use window::Window;
@@ -124,14 +124,14 @@ pub(crate) struct Seals {
     key: ClusterKey,
     own: End,
     greetings: u64,
-    peers: HashMap<u16, Peer>,
+    peers: BTreeMap<u16, Peer>,
 }
 
 impl Seals {
     pub(crate) fn new(config: &Config) -> Option<Seals> {
         let own = (config.node.0, config.incarnation);
         let key = config.key.clone()?;
-        Some(Seals { key, own, greetings: 0, peers: HashMap::new() })
+        Some(Seals { key, own, greetings: 0, peers: BTreeMap::new() })
     }
 
     fn peer(&mut self, node: u16) -> &mut Peer {

@@ -14,11 +14,13 @@ mod account;
 mod client;
 mod gate;
 mod guesses;
+pub(crate) mod key;
 mod proof;
 mod users;
 
 pub use client::Access;
 pub(crate) use gate::{Denied, Gate, Refusal, Standing, Visitor, count};
+pub use key::make_key;
 pub(crate) use proof::{End, NONCE_BYTES, NodeKey, PROOF_BYTES};
 pub use users::{User, UserLimits, Users, UsersError};
 

@@ -34,6 +34,9 @@ pub struct ClusterConfig {
     /// The link that carries requests between nodes.
     #[serde(default)]
     pub link: Link,
+    /// The file of the cluster's key, relative to this one. The variable HIGHWIRE_STORE_KEY takes its place. Without a key, nodes are on
+    /// one machine.
+    pub key: Option<PathBuf>,
     /// The users' file, relative to this one; without one, clients of the same machine may do everything.
     pub users: Option<PathBuf>,
     /// The certificates of the endpoints, which speak TLS 1.3 with them, and nothing else.
@@ -156,6 +159,9 @@ impl ClusterConfig {
         let folder = path.parent().unwrap_or(Path::new("."));
         if !config.register.to_str().is_some_and(|place| place.starts_with(ETCD)) {
             config.register = folder.join(&config.register);
+        }
+        if let Some(key) = &mut config.key {
+            *key = folder.join(&key);
         }
         if let Some(users) = &mut config.users {
             *users = folder.join(&users);

@@ -7,7 +7,7 @@
 mod drive;
 mod starter;
 
-use crate::access::{Access, Gate, NodeKey};
+use crate::access::{Access, Gate, NodeKey, key};
 use crate::config::ClusterConfig;
 use crate::disk::Disk;
 use crate::door::Keeper;
@@ -17,7 +17,7 @@ use crate::register::Register;
 use crate::session::Local;
 use crate::tls::Tls;
 use crate::{door, peers};
-use highwire_host::rpc::{Bell, Node as RpcNode, Rpc, RpcConfig, time};
+use highwire_host::rpc::{Bell, ClusterKey, Node as RpcNode, Rpc, RpcConfig, time};
 use highwire_host::{Device, DeviceConfig, Endpoint, LinkChoice};
 use highwire_txn::{Configuration, NodeId, Settings};
 use starter::Starter;
@@ -279,6 +279,10 @@ impl Engine {
         let disk = disk.map_err(StartError)?;
         let secret = secret_of(&mut register, config)?;
         let key = node_key(secret, config).map_err(StartError)?;
+        let datagrams_key = key::of(config).map_err(StartError)?;
+        if datagrams_key.is_none() {
+            key::check_loopback(&own).map_err(StartError)?;
+        }
         if let Some(agreed) = register.holds().ok().flatten().and_then(|holds| holds.agreed) {
             peers::check_agreed(&settings.agreed(), &agreed).map_err(StartError)?;
         }
@@ -307,7 +311,7 @@ impl Engine {
         let engine = highwire_host::Engine::Inline;
         let device = DeviceConfig { address: own.address, link, engine, ..DeviceConfig::default() };
         let (io, doors_open) = door::io_loop(id).map_err(|error| failed("the doors' I/O loop", error))?;
-        let work = move || match open(&device, id, secret) {
+        let work = move || match open(&device, id, secret, datagrams_key) {
             Ok((device, rpc)) => {
                 let _ = started.send(Ok((rpc.bell(), rpc.address().to_string())));
                 starter.run(rpc);
@@ -371,12 +375,17 @@ fn random() -> std::io::Result<u64> {
 }
 
 /// The key of a cluster's nodes.
-pub(crate) fn node_key(secret: u64, _config: &ClusterConfig) -> Result<NodeKey, String> {
-    Ok(NodeKey::new(secret, None))
+pub(crate) fn node_key(secret: u64, config: &ClusterConfig) -> Result<NodeKey, String> {
+    Ok(NodeKey::new(secret, key::of(config)?.as_ref()))
 }
 
 /// `secret`: only who knows it can send to the queue pair.
-fn open(config: &DeviceConfig, id: u16, secret: u64) -> Result<(Device, Rpc), StartError> {
+fn open(
+    config: &DeviceConfig,
+    id: u16,
+    secret: u64,
+    key: Option<[u8; 32]>,
+) -> Result<(Device, Rpc), StartError> {
     let device = Device::open(config).map_err(|error| failed("the RDMA device", error))?;
     let mut config = RpcConfig::new(RpcNode(id));
     config.idle = highwire_host::rpc::Idle::Spin;
@@ -384,6 +393,7 @@ fn open(config: &DeviceConfig, id: u16, secret: u64) -> Result<(Device, Rpc), St
     config.endpoint.failure_after = NEVER;
     // A Q_Key whose highest bit is set means the queue pair's own (IBTA §3.5.3), so a secret has 31 bits.
     config.endpoint.qkey = secret as u32 >> 1;
+    config.endpoint.key = key.map(ClusterKey);
     // Nodes meet at their doors first.
     config.endpoint.accepts_strangers = false;
     config.endpoint.tasks_max = 4096;

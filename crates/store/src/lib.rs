@@ -45,7 +45,7 @@ mod session;
 mod tls;
 mod transaction;
 
-pub use access::{Access, Role, User, UserLimits, Users, UsersError};
+pub use access::{Access, Role, User, UserLimits, Users, UsersError, make_key};
 pub use backup::{
     Backup, BackupContents, BackupError, BackupFileError, RestoreError, RestoreOptions, back_up,
     check_backup, restore,

@@ -20,6 +20,9 @@ use tokio::runtime::Handle;
 const LOOK: Duration = Duration::from_secs(1);
 const OTHERS: u32 = 0o077;
 
+/// Inode, time of the last change in seconds and nanoseconds, and length of each file that is there.
+type Stamps = Vec<Option<(u64, i64, i64, u64)>>;
+
 /// The files of a node, all in PEM.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,7 +47,7 @@ impl TlsConfig {
     }
 
     /// What the files are now: it changes with them.
-    fn stamp(&self) -> Vec<Option<(u64, i64, i64, u64)>> {
+    fn stamp(&self) -> Stamps {
         let of = |path: &PathBuf| {
             let about = fs::metadata(path).ok()?;
             Some((about.ino(), about.mtime(), about.mtime_nsec(), about.size()))
@@ -98,7 +101,7 @@ struct Now {
 pub(crate) struct Tls {
     files: TlsConfig,
     now: RwLock<Now>,
-    stamp: Mutex<Vec<Option<(u64, i64, i64, u64)>>>,
+    stamp: Mutex<Stamps>,
 }
 
 impl fmt::Debug for Tls {

@@ -229,6 +229,54 @@ fn a_user_that_is_taken_away_does_nothing_more_on_connections_that_are_there() {
 }
 
 #[test]
+fn a_transaction_that_was_queued_in_another_role_is_refused_as_a_whole() {
+    let folder = scratch();
+    let path = users(&folder);
+    let node = Node::start(&path);
+    let mut wire = Wire::connect(&node.resp);
+    assert_eq!(text(wire.command(&["AUTH", "will", PASSWORD])), "+OK\r\n");
+    for (line, expected) in [("MULTI", "+OK\r\n"), ("GET a", "+QUEUED\r\n"), ("SET a 2", "+QUEUED\r\n")] {
+        assert_eq!(text(wire.ask(line)), expected);
+    }
+    // Another role, and the same password.
+    let file = std::fs::read_to_string(&path).expect("a file");
+    std::fs::write(&path, file.replacen("role = \"write\"", "role = \"read\"", 1)).expect("written");
+    let mut other = Wire::connect(&node.resp);
+    assert_eq!(text(other.command(&["AUTH", "will", PASSWORD])), "+OK\r\n");
+    until("the role", || text(other.ask("SET b 1")).starts_with("-NOPERM").then_some(()));
+    assert!(text(wire.ask("EXEC")).starts_with("-EXECABORT "));
+    assert_eq!(text(wire.ask("EXISTS a")), ":0\r\n");
+}
+
+#[test]
+fn a_node_with_another_key_is_no_node_of_the_cluster() {
+    let folder = scratch();
+    let path = users(&folder);
+    let key = |name: &str| {
+        let path = folder.0.join(name);
+        highwire_store::make_key(&path).expect("a key");
+        path
+    };
+    let keyed = |key: &Path| Folder::new(1, &format!("{SETTINGS}users = {path:?}\nkey = {key:?}\n"));
+    let own = keyed(&key("own.key"));
+    let engine = Engine::start(&own.config(), 0).expect("a node");
+    let mut config = own.config();
+    let ask = |config: &ClusterConfig| {
+        let mut client = own.client();
+        client.set_access(Access::member(config).expect("a member"));
+        client.status()
+    };
+    until("the node", || ask(&config).is_ok_and(|status| status.is_open).then_some(()));
+    // The register's secret is not enough.
+    for other in [Some(key("other.key")), None] {
+        config.key = other;
+        assert!(matches!(ask(&config), Err(StoreError::Denied(_))));
+    }
+    engine.store().stop();
+    engine.join().expect("no panic");
+}
+
+#[test]
 fn guesses_are_counted_and_slowed_and_keep_nobody_else_waiting() {
     let folder = scratch();
     let node = Node::start(&users(&folder));

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 pub mod corpus;
 mod door;
 pub mod driver;
@@ -44,6 +45,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "rings", run: rings::rings, seeds: Seeds::Rings },
     Target { name: "door", run: door::door, seeds: Seeds::Sessions },
     Target { name: "resp", run: resp::resp, seeds: Seeds::Requests },
+    Target { name: "access", run: access::access, seeds: Seeds::Operations },
     Target { name: "rpc", run: rpc::rpc, seeds: Seeds::Operations },
     Target { name: "rnic_handle_packet", run: rnic::rnic, seeds: Seeds::Operations },
     Target { name: "rnic_captures", run: rnic::captured, seeds: Seeds::Conversations },

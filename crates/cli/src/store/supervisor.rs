@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use highwire_host::EndSignals;
-use highwire_store::{Access, Client, ClusterConfig, Users, fresh_name};
+use highwire_store::{Access, Client, ClusterConfig, Users, fresh_name, make_key};
 
 use crate::console::Console;
 use crate::failure::usage;
@@ -35,6 +35,9 @@ struct Folder {
     /// Held as long as the supervisor lives.
     _lock: File,
 }
+
+/// The file in it with the cluster's key.
+const KEY: &str = "cluster.key";
 
 /// The file in it that a supervisor locks, with a line about the supervisor.
 const LOCK: &str = "supervisor.lock";
@@ -137,6 +140,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         // One clear error now is better than one from each node.
         TcpListener::bind(&door).with_context(|| format!("{door} is taken; another port?"))?;
     }
+    let key = folder.path.join(KEY);
+    if !key.exists() {
+        make_key(&key).with_context(|| key.display().to_string())?;
+    }
     let path = folder.write(&text)?;
     let is_ending = Arc::new(AtomicBool::new(false));
     let inputs: Arc<Mutex<Vec<Option<ChildStdin>>>> =
@@ -186,7 +193,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 fn cluster_file(args: &Args, f: usize) -> Result<String> {
     let register = args.register.as_deref().unwrap_or("register");
     let mut text = format!(
-        "f = {f}\nregister = {register:?}\nlease_ms = {}\nrows_max = {}\n",
+        "f = {f}\nregister = {register:?}\nkey = {KEY:?}\nlease_ms = {}\nrows_max = {}\n",
         args.lease_ms, args.rows_max
     );
     if let Some(users) = &args.users {

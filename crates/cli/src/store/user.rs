@@ -135,7 +135,7 @@ fn remove(args: &Remove) -> Result<ExitCode> {
 /// One line of the standard input. A terminal does not show what is typed.
 fn password() -> Result<String> {
     let stdin = std::io::stdin();
-    let hidden = stdin.is_terminal().then(|| Hidden::begin()).transpose()?;
+    let hidden = stdin.is_terminal().then(Hidden::begin).transpose()?;
     if hidden.is_some() {
         write!(std::io::stderr(), "password: ")?;
     }

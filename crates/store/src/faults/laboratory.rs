@@ -2,6 +2,7 @@
 
 use super::network::run;
 use super::{Counted, Etcd, FaultError, Load, Network, failed, until};
+use crate::access::make_key;
 use crate::{Client, ClusterConfig, Milestone, NodeStatus};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -258,7 +259,10 @@ fn write_file(
     register: &str,
     has_network: bool,
 ) -> Result<ClusterConfig, FaultError> {
-    let mut text = format!("f = 1\nregister = \"{register}\"\nlease_ms = {}\n", setting.lease_ms);
+    let mut text =
+        format!("f = 1\nregister = \"{register}\"\nkey = \"cluster.key\"\nlease_ms = {}\n", setting.lease_ms);
+    let key = folder.join("cluster.key");
+    make_key(&key).map_err(|error| failed("the cluster's key", error))?;
     if has_network {
         // Clients are on a network that nobody else reaches.
         text.push_str("link = \"udp\"\ndoors = { protected_mode = false }\n");
