@@ -32,6 +32,7 @@ const HOUSE: &[(&str, u8, World)] = &[
     ("wake", 3, World::Real),
     ("shmem", 1, World::Real),
     ("rings", 3, World::Real),
+    ("record", 3, World::Real),
     ("rnic", 4, World::Protocol),
     ("rpc", 4, World::Protocol),
     ("txn", 4, World::Protocol),

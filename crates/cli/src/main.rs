@@ -9,10 +9,13 @@ mod devices;
 mod doctor;
 mod env;
 mod exchange;
+mod explain;
 mod fault;
 mod pcap;
 mod perf;
 mod pingpong;
+mod recorded;
+mod replay;
 mod report;
 mod run;
 mod serve;
@@ -68,6 +71,10 @@ enum Command {
     Perf(Box<perf::Args>),
     /// Decode a capture and verify every ICRC.
     Pcap(pcap::Args),
+    /// Show what a record of `run --record` has, as a timeline of each queue pair.
+    Replay(replay::Args),
+    /// Say what went wrong in a record of `run --record`, the first cause first.
+    Explain(explain::Args),
     /// Show the counters of the devices that run now.
     Stats(stats::Args),
     /// Run a device for programs that call no native code, Java ones for example.
@@ -122,6 +129,8 @@ fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
         Command::Pingpong(args) => pingpong::run(&args),
         Command::Perf(args) => perf::run(&args),
         Command::Pcap(args) => pcap::run(&args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Stats(args) => stats::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Store(args) => store::run(&args),

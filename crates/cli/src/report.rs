@@ -19,7 +19,8 @@ use anyhow::{Context, Result};
 use highwire_host::EndSignals;
 use rustix::process::{Pid, Signal, kill_process};
 
-pub(crate) use collect::{Process, Told};
+pub(crate) use collect::{Device, Process, Told};
+pub(crate) use page::escaped;
 
 /// The variable by which the libraries know the folder.
 pub(crate) const VARIABLE: &str = "HIGHWIRE_REPORT";

@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::Result;
+use highwire_host::record;
+use highwire_program::values::size_bytes;
 
 use crate::failure::usage;
 use environment::EnvironmentArgs;
@@ -38,6 +40,7 @@ Examples:
   highwire run --loss 1% --seed 7 --pcap lossy.pcap -- ./my_rdma_test     the same misbehaviour every time
   highwire run --report ./my_rdma_test           at its end: devices, losses, failures, queue pairs
   highwire run --report report.html -- ./my_rdma_test
+  highwire run --record run.hwr -- ./my_rdma_test     then: highwire explain run.hwr
   highwire run --scenario two-nics.toml -- ./my_rdma_test     devices that fail, from a file and its seed
   HIGHWIRE_LOG=1 highwire run ./my_rdma_test     a sentence for each refused call and for what failed"
 )]
@@ -48,6 +51,13 @@ pub(crate) struct Args {
     /// stderr, or to a FILE that ends in .txt, .json or .html.
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     report: Option<Option<String>>,
+    /// Keep what the devices do, for `highwire explain` and `highwire replay`: requests, completions, packets, faults, states. No bytes of
+    /// messages are kept.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// How much of the latest traffic is kept of each process.
+    #[arg(long, value_parser = size_bytes, value_name = "SIZE", default_value = "8m", requires = "record")]
+    record_size: u32,
     /// The program and its arguments; options of this command come before them. `--` may stand between the two.
     #[arg(required_unless_present = "report", trailing_var_arg = true, value_name = "PROGRAM ARGS…")]
     command: Vec<String>,
@@ -63,7 +73,7 @@ pub(crate) fn drop_in_folder() -> Result<PathBuf> {
 
 /// Becomes the program; returns only if that is not possible.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let settings = args.environment.settings()?;
+    let mut settings = args.environment.settings()?;
     let (report, words) = report_and_program(args)?;
     let (name, rest) = words.split_first().expect("it was looked at");
     let file = match program::find(name) {
@@ -79,6 +89,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     for warning in program::warnings(&file) {
         eprintln!("warning: {warning}");
+    }
+    if let Some(file) = &args.record {
+        record::create(file, record::Shape::of_bytes(args.record_size.into()))?;
+        settings.set.push(("HIGHWIRE_RECORD", std::path::absolute(file)?.into()));
     }
     let mut command = Command::new(&file);
     command.arg0(name).args(rest);

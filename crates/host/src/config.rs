@@ -73,6 +73,8 @@ pub struct DeviceConfig {
     pub faults: Option<FaultConfig>,
     /// A scenario's packets: lost, late or all gone, as it says at the moment.
     pub packet_faults: Option<crate::PacketFaults>,
+    /// Where to keep what the device does; bytes of messages are not kept.
+    pub record: Option<crate::Recording>,
     /// Where to record the packets of all lanes.
     pub capture: Option<PathBuf>,
     /// Decides every random choice: keys, QPNs, PSNs, faults. `None` asks the system for one.
@@ -98,6 +100,7 @@ impl Default for DeviceConfig {
             link: LinkChoice::default(),
             faults: None,
             packet_faults: None,
+            record: None,
             capture: None,
             seed: None,
             congestion: CongestionChoice::NONE,

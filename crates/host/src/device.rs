@@ -355,7 +355,7 @@ impl Shared {
         if events::is_logged() {
             self.tell_of_waits();
         }
-        events::report(&|| self.standing());
+        events::report(self.gid, &|| self.standing());
         self.kept_house.fetch_add(1, Ordering::Relaxed);
         if let Some(broker) = &self.broker {
             broker.look_after_broker();

@@ -34,12 +34,14 @@ pub(crate) use ways::{Disturbed, Groups, Neighbours, Shm, Udp, Ways};
 use crate::clock::Clock;
 use crate::counters::DriverCounters;
 use crate::memory::HostMemory;
+use crate::recording::Recorded;
 use crate::stray::Stray;
 use crate::waker::Waker;
 use crossbeam_queue::ArrayQueue;
 use deferral::Deferral;
 use held::Held;
 use highwire_link::RxBatch;
+use highwire_record::Tap;
 use highwire_rnic::Rnic;
 use highwire_shmem::DoorbellBoard;
 use highwire_stdx::{IdMap, Instant, Slab};
@@ -66,6 +68,7 @@ pub(crate) struct Parts {
     pub(crate) mailboxes: Arc<[ArrayQueue<Stray>]>,
     pub(crate) waker: Arc<Waker>,
     pub(crate) leader_waker: Arc<Waker>,
+    pub(crate) record: Option<Tap>,
 }
 
 pub(crate) struct Engine {
@@ -103,12 +106,13 @@ pub(crate) struct Engine {
     turn: Turn,
     sleep: Sleep,
     watch: Watch,
+    record: Option<Recorded>,
 }
 
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Engine {
         let Parts { rnic, lane, gid, clock, memory, ways, may_defer, .. } = parts;
-        let Parts { board, mailboxes, waker, leader_waker, .. } = parts;
+        let Parts { board, mailboxes, waker, leader_waker, record, .. } = parts;
         Engine {
             rnic,
             counters: DriverCounters::default(),
@@ -138,6 +142,7 @@ impl Engine {
             turn: Turn::default(),
             sleep: Sleep::default(),
             watch: Watch::default(),
+            record: record.map(Recorded::new),
         }
     }
 
@@ -145,6 +150,18 @@ impl Engine {
     #[inline]
     pub(crate) fn now(&mut self) -> Instant {
         self.time.now()
+    }
+
+    /// Keeps the state of a queue pair in the record, if it has changed.
+    #[inline]
+    pub(crate) fn record_state(&mut self, qpn: Qpn) {
+        if self.record.is_none() {
+            return;
+        }
+        let now = self.now();
+        if let (Some(record), Some(qp)) = (&mut self.record, self.rnic.query_qp(qpn)) {
+            record.look(now, qpn, &qp);
+        }
     }
 
     /// Lets a queue pair's requests go, once it is known which formats its peer understands.

@@ -3,7 +3,7 @@
 use crate::counters::CounterSnapshot;
 use crate::pollable::PollableQueue;
 use highwire_rnic::QpSnapshot;
-use highwire_verbs::AsyncEvent;
+use highwire_verbs::{AsyncEvent, Gid};
 use highwire_wire::Qpn;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -35,18 +35,21 @@ impl Standing {
     pub const QUEUE_PAIRS_MAX: usize = 64;
 }
 
-/// The function that is told that there may be news of a device, if one is set.
-static REPORT: OnceLock<fn(&dyn Fn() -> Standing)> = OnceLock::new();
+/// Gets a device's address, and what tells how it stands.
+type Report = fn(Gid, &dyn Fn() -> Standing);
 
-/// Sets the function that is called, ten times a second at most, with what tells how a device stands. It must not call the device otherwise. The
-/// first function stays.
-pub fn report_to(report: fn(&dyn Fn() -> Standing)) {
+/// The function that is told that there may be news of a device, if one is set.
+static REPORT: OnceLock<Report> = OnceLock::new();
+
+/// Sets the function that is called, ten times a second at most, with a device's address and what tells how it stands. It must not call the
+/// device otherwise. The first function stays.
+pub fn report_to(report: fn(Gid, &dyn Fn() -> Standing)) {
     let _ = REPORT.set(report);
 }
 
-pub(crate) fn report(standing: &dyn Fn() -> Standing) {
+pub(crate) fn report(gid: Gid, standing: &dyn Fn() -> Standing) {
     if let Some(report) = REPORT.get() {
-        report(standing);
+        report(gid, standing);
     }
 }
 

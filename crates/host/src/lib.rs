@@ -93,6 +93,7 @@ mod process;
 mod queue_lock;
 mod queue_pair;
 mod receive_room;
+mod recording;
 mod region;
 mod rings;
 pub mod rpc;
@@ -118,11 +119,13 @@ pub use error::{ChainError, ConnectError, CreateError, MemoryError, NoChannel, O
 pub use events::{EventQueue, EventTarget, Standing, TaggedEvent, log_to, report_to};
 pub use frames::{Flow, SpreadConfig};
 pub use gsi::{Gsi, GsiError, ReceivedMad};
+pub use highwire_record as record;
 pub use in_place::{MovingWay, OwnThread, moved_by, permit_moving};
 pub use limits::DeviceLimits;
 pub use packet_faults::PacketFaults;
 pub use process::Process;
 pub use queue_pair::{Chain, ConnectOptions, QueuePair, QueuePairConfig, XrcTargetConfig};
+pub use recording::Recording;
 pub use region::{Buffer, DeviceMemory, MemoryChange, MemoryRegion, ProtectionDomain, RegisterOptions};
 pub use shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueConfig, SrqSnapshot};
 pub use sys::{

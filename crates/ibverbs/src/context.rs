@@ -2,9 +2,10 @@
 
 use crate::abi::*;
 use crate::boundary::{Failure, answer, c_api, zeroed_mutex};
+use crate::refusal::About;
 use crate::registry::{self, Object, Used, Users};
 use crate::{device, env, errno, faults, ops, reach, stock};
-use highwire_host::{Device, DeviceConfig, EventQueue, EventTarget};
+use highwire_host::{Device, DeviceConfig, EventQueue, EventTarget, Recording};
 use highwire_verbs::Gid;
 use std::cell::UnsafeCell;
 use std::fs::{File, OpenOptions};
@@ -149,6 +150,8 @@ impl Open {
         config.address = device::named_address(index);
         faults::configure(index, &mut config);
         config.capture = config.capture.as_deref().map(|path| capture_of_this_process(path, index));
+        config.record = crate::record::recorder()
+            .map(|recorder| Recording { recorder, name: device::name(index).to_string() });
         if env::is_loud() {
             highwire_host::log_to(|line| crate::env::log(|| line.to_string()));
         }
@@ -158,12 +161,13 @@ impl Open {
             lines.for_each(|line| {
                 env::say(&line);
                 crate::report::note(&line);
+                crate::record::note(About::Trouble, 0, &line);
             });
             errno::of_open(&error)
         })?;
         PACKET_KIND.store(if device.gid().to_ip().is_ipv4() { 0b1010 } else { 0b1001 }, Ordering::Relaxed);
         devices.push(InUse { index, device: device.clone(), contexts: 1, process: std::process::id() });
-        crate::report::opened(&device);
+        crate::report::opened(&device, device::name(index));
         Ok(Open { device, index })
     }
 }

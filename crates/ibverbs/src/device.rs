@@ -59,6 +59,13 @@ pub(crate) fn at(index: usize) -> Option<*mut ibv_device> {
     all().get(index).map(|entry| std::ptr::from_ref(entry).cast_mut())
 }
 
+/// A device's name.
+pub(crate) fn name(index: usize) -> &'static str {
+    let Some(settings) = env::settings() else { return "" };
+    let of_scenario = settings.scenario.as_ref().and_then(|scenario| scenario.devices.get(index));
+    of_scenario.map_or(&settings.name, |device| &device.name)
+}
+
 /// The address that a device has, or will have when it is opened.
 pub(crate) fn address(index: usize) -> IpAddr {
     let opened = crate::context::open_gid(index).map(Gid::to_ip);

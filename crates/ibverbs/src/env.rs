@@ -44,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) prints: bool,
     /// The folder for what `highwire run --report` tells of this process; `HIGHWIRE_REPORT`.
     pub(crate) report: Option<PathBuf>,
+    /// The file in which this process keeps what its devices do; `HIGHWIRE_RECORD`.
+    pub(crate) record: Option<PathBuf>,
 }
 
 static SETTINGS: OnceLock<Option<Settings>> = OnceLock::new();
@@ -66,6 +68,7 @@ pub(crate) fn settings() -> Option<&'static Settings> {
     });
     if is_first {
         crate::report::begin(settings.as_ref());
+        crate::record::begin();
     }
     settings.as_ref()
 }
@@ -76,14 +79,14 @@ pub(crate) fn say(message: &dyn std::fmt::Display) {
     let _ = std::io::stderr().write_all(format!("highwire: {message}\n").as_bytes());
 }
 
-/// Whether the user asked for messages, on stderr or in a report.
+/// Whether the user asked for messages, on stderr, in a report or in a record.
 #[inline]
 pub(crate) fn is_loud() -> bool {
     let settings = SETTINGS.get().and_then(Option::as_ref);
-    settings.is_some_and(|settings| settings.prints || settings.report.is_some())
+    settings.is_some_and(|settings| settings.prints || settings.report.is_some() || settings.record.is_some())
 }
 
-/// Prints a line that the user asked for; where only a report was asked for, nothing.
+/// Prints a line that the user asked for; where only a report or a record was asked for, nothing.
 pub(crate) fn print(message: &dyn std::fmt::Display) {
     if SETTINGS.get().and_then(Option::as_ref).is_some_and(|settings| settings.prints) {
         say(message);
@@ -171,7 +174,8 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
     }
     let prints = value("HIGHWIRE_LOG").is_some_and(|(_, value)| value != "0");
     let report = value("HIGHWIRE_REPORT").map(|(_, folder)| PathBuf::from(folder));
-    Ok(Settings { name, device, recovery, moves_memory, scenario, scenario_log, prints, report })
+    let record = value("HIGHWIRE_RECORD").map(|(_, file)| PathBuf::from(file));
+    Ok(Settings { name, device, recovery, moves_memory, scenario, scenario_log, prints, report, record })
 }
 
 fn scenario(file: &str) -> Result<Scenario, String> {

@@ -3,7 +3,7 @@
 
 use crate::qp::Qp;
 use crate::reach::{self, Reach};
-use crate::refusal::say_once;
+use crate::refusal::{About, say_about};
 use crate::{env, registry, report};
 use highwire_verbs::{AccessError, Completion, CompletionOp, CompletionStatus, DenialCause};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Reason {
             registry::first::<Qp>(|qp| qp.number() == number)
         };
         match completion.status {
-            CompletionStatus::LocalLength => Some(if is_receive(completion.operation) {
+            CompletionStatus::LocalLength => Some(if completion.operation.is_receive() {
                 Reason::ShortReceive
             } else {
                 Reason::LongMessage
@@ -97,10 +97,6 @@ pub(crate) fn number_of(completion: &Completion) -> u32 {
     Reason::of(completion).map_or(completion.status as u32, |reason| reason as u32)
 }
 
-fn is_receive(operation: CompletionOp) -> bool {
-    operation as u8 >= CompletionOp::Receive as u8
-}
-
 #[cold]
 fn tell(completion: &Completion) {
     if !env::is_loud() {
@@ -110,7 +106,7 @@ fn tell(completion: &Completion) {
     // A queue pair that is gone has told what it had to tell.
     let Some(qp) = registry::first::<Qp>(|qp| qp.number() == number) else { return };
     if qp.begin_failing() {
-        say_once(&sentence(&qp, completion));
+        say_about(About::Failure, number, &sentence(&qp, completion));
         // The program may end next.
         report::stands(&qp.context.device);
     }
@@ -118,55 +114,17 @@ fn tell(completion: &Completion) {
 
 fn sentence(qp: &Arc<Qp>, completion: &Completion) -> String {
     let Completion { wr_id, status, operation, .. } = *completion;
-    let what = operation_of(operation);
+    let what = operation.words();
     let why = reason(qp, status, operation);
-    let name = name_of(status);
+    let name = status.name();
     format!("queue pair {:#x} ({}): {what}, wr_id {wr_id}, ends with {name}: {why}", qp.number(), qp.service)
 }
 
 fn reason(qp: &Qp, status: CompletionStatus, operation: CompletionOp) -> String {
-    let words = match status {
-        CompletionStatus::Success => "",
-        CompletionStatus::LocalLength if is_receive(operation) => {
-            "the message is longer than the receive's SGEs together (a datagram's has 40 bytes more, for the GRH)"
-        }
-        CompletionStatus::LocalLength => "the message is longer than the service or the path carries",
-        CompletionStatus::LocalQpOperation => "the request does not fit the queue pair it was posted to",
-        CompletionStatus::LocalProtection => {
-            "an SGE is not covered: its lkey is unknown or deregistered, belongs to another protection domain, ends before \
-             the SGE does, or its region lacks IBV_ACCESS_LOCAL_WRITE for what is written here; the line of the post says which"
-        }
-        CompletionStatus::Flushed => {
-            "the queue pair was in ERR when this request's turn came: an earlier request failed, the peer's request was \
-             refused, or the program has moved it there; modify it to RESET, INIT, RTR and RTS to use it again"
-        }
-        CompletionStatus::WindowBind => {
-            "the window cannot be bound: its region lacks IBV_ACCESS_MW_BIND, or the range or the rights are not the region's"
-        }
-        CompletionStatus::BadResponse => {
-            "the peer's answer breaks the protocol: is it a queue pair of this connection?"
-        }
-        CompletionStatus::LocalAccess => {
-            "the peer's request was refused here; the line about the refusal says why"
-        }
-        CompletionStatus::RemoteInvalidRequest => {
-            "the peer refused the request: its queue pair lacks the right (qp_access_flags: IBV_ACCESS_REMOTE_WRITE, READ, \
-             ATOMIC), the receive there is too short, or an atomic's address is not a multiple of 8"
-        }
-        CompletionStatus::RemoteAccess => {
-            "the peer's rkey does not permit it: the key is unknown or of another protection domain, the range leaves the \
-             region, or the region lacks the right; the peer with HIGHWIRE_LOG=1 says which"
-        }
-        CompletionStatus::RemoteOperation => {
-            "the peer could not complete it: its memory is gone, or its queue pair failed"
-        }
-        CompletionStatus::RetryExceeded => return no_answer(qp),
-        CompletionStatus::RnrRetryExceeded => {
-            "the peer had no receive posted, in all retries: post receives before the peer sends, or set rnr_retry to 7 (no end)"
-        }
-        CompletionStatus::Tag => "the tagged buffer is no longer in the list",
-    };
-    words.to_string()
+    match status {
+        CompletionStatus::RetryExceeded => no_answer(qp),
+        _ => status.usual_cause(operation).to_string(),
+    }
 }
 
 fn no_answer(qp: &Qp) -> String {
@@ -181,44 +139,6 @@ fn no_answer(qp: &Qp) -> String {
          number or the GID is wrong, the peer is not in RTR or has ended, its rq_psn is not this sq_psn, or packets do not \
          arrive{hint}"
     )
-}
-
-fn operation_of(operation: CompletionOp) -> &'static str {
-    match operation {
-        CompletionOp::Send => "a SEND",
-        CompletionOp::Write => "an RDMA WRITE",
-        CompletionOp::Read => "an RDMA READ",
-        CompletionOp::CompareSwap => "a compare and swap",
-        CompletionOp::FetchAdd => "a fetch and add",
-        CompletionOp::BindWindow => "a window's bind",
-        CompletionOp::LocalInvalidate => "a local invalidate",
-        CompletionOp::AddTag | CompletionOp::RemoveTag | CompletionOp::SyncTags => {
-            "an operation on the list of tags"
-        }
-        CompletionOp::Receive
-        | CompletionOp::ReceiveWriteImm
-        | CompletionOp::ReceiveTagged
-        | CompletionOp::ReceiveNoTag => "a receive",
-    }
-}
-
-fn name_of(status: CompletionStatus) -> &'static str {
-    match status {
-        CompletionStatus::Success => "IBV_WC_SUCCESS",
-        CompletionStatus::LocalLength => "IBV_WC_LOC_LEN_ERR",
-        CompletionStatus::LocalQpOperation => "IBV_WC_LOC_QP_OP_ERR",
-        CompletionStatus::LocalProtection => "IBV_WC_LOC_PROT_ERR",
-        CompletionStatus::Flushed => "IBV_WC_WR_FLUSH_ERR",
-        CompletionStatus::WindowBind => "IBV_WC_MW_BIND_ERR",
-        CompletionStatus::BadResponse => "IBV_WC_BAD_RESP_ERR",
-        CompletionStatus::LocalAccess => "IBV_WC_LOC_ACCESS_ERR",
-        CompletionStatus::RemoteInvalidRequest => "IBV_WC_REM_INV_REQ_ERR",
-        CompletionStatus::RemoteAccess => "IBV_WC_REM_ACCESS_ERR",
-        CompletionStatus::RemoteOperation => "IBV_WC_REM_OP_ERR",
-        CompletionStatus::RetryExceeded => "IBV_WC_RETRY_EXC_ERR",
-        CompletionStatus::RnrRetryExceeded => "IBV_WC_RNR_RETRY_EXC_ERR",
-        CompletionStatus::Tag => "IBV_WC_TM_ERR",
-    }
 }
 
 #[cfg(test)]
@@ -237,7 +157,7 @@ mod tests {
         let rows: Vec<_> = rows.collect();
         let statuses = (1..=u8::MAX).filter_map(CompletionStatus::from_u8);
         let mut wanted: Vec<(u32, String)> =
-            statuses.map(|status| (status as u32, format!("`{}`", name_of(status)))).collect();
+            statuses.map(|status| (status as u32, format!("`{}`", status.name()))).collect();
         wanted.extend(Reason::ALL.into_iter().map(|reason| (reason as u32, String::new())));
         wanted.sort();
         let numbers: Vec<u32> = rows.iter().map(|(number, ..)| *number).collect();

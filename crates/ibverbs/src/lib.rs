@@ -45,6 +45,7 @@ mod query;
 mod rates;
 mod rdmacm;
 mod reach;
+mod record;
 mod refusal;
 mod registry;
 mod report;

@@ -4,7 +4,8 @@
 //! outermost call prints the last one when it fails. On the data path nothing is noted before a request is refused.
 
 use crate::boundary::Failure;
-use crate::{env, report};
+use crate::{env, record, report};
+pub(crate) use highwire_host::record::About;
 use libc::c_int;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -43,7 +44,7 @@ fn told_aloud<R>(call: &'static str, run: impl FnOnce() -> R) -> R {
     if depth == 0 {
         let (errno, reason) = (FAILED.replace(0), REASON.take());
         if errno != 0 && !is_an_answer(errno) {
-            say_once(&line(call, errno, reason.as_deref()));
+            say_about(About::Refusal, 0, &line(call, errno, reason.as_deref()));
         }
     }
     result
@@ -83,7 +84,7 @@ pub(crate) fn of_data_path<R: Failure>(
     reason: impl FnOnce() -> String,
 ) -> R {
     if env::is_loud() {
-        say_once(&line(call, errno, Some(&reason())));
+        say_about(About::Refusal, 0, &line(call, errno, Some(&reason())));
     }
     R::failure(errno)
 }
@@ -103,6 +104,12 @@ fn line(call: &str, errno: c_int, reason: Option<&str>) -> String {
 
 /// Prints a line, unless it was printed often enough.
 pub(crate) fn say_once(line: &str) {
+    let is_on_purpose = line.starts_with("scenario: ");
+    say_about(if is_on_purpose { About::Scenario } else { About::Trouble }, 0, line);
+}
+
+/// The same; what the line is about, and its queue pair, are kept in the record.
+pub(crate) fn say_about(about: About, qpn: u32, line: &str) {
     static SAID: LazyLock<Mutex<HashMap<String, u32>>> = LazyLock::new(Mutex::default);
     let times = {
         let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,6 +123,7 @@ pub(crate) fn say_once(line: &str) {
     // Without the lock: a terminal that stands still holds up only the thread that prints.
     if times == 1 {
         report::note(line);
+        record::note(about, qpn, line);
     }
     match times {
         REPEATS_MAX => env::print(&format!("{line} (said {REPEATS_MAX} times; no more)")),

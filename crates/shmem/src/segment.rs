@@ -88,6 +88,30 @@ impl Segment {
         made
     }
 
+    /// A part of a file, which is made longer if it ends before. Its pages are reserved, and there before the first touch where the kernel
+    /// can do that.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the offset is no multiple of the page, or those of `fallocate` and `mmap`.
+    pub fn part_of_file(file: &File, offset: u64, len: usize) -> io::Result<Segment> {
+        let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "no part of a file");
+        let len = len.max(1).checked_next_multiple_of(PAGE_BYTES).ok_or_else(invalid)?;
+        let start = i64::try_from(offset).map_err(|_| invalid())?;
+        let bytes = i64::try_from(len).map_err(|_| invalid())?;
+        if !offset.is_multiple_of(PAGE_BYTES as u64) {
+            return Err(invalid());
+        }
+        // SAFETY: a plain system call on the caller's descriptor.
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), start, bytes) } {
+            0 => {}
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+        let segment = map_at(file, start, len)?;
+        // SAFETY: this function's mapping. Older kernels refuse, and the pages come one by one.
+        let _ = unsafe { libc::madvise(segment.base.cast(), len, libc::MADV_POPULATE_WRITE) };
+        Ok(segment)
+    }
+
     /// Maps a file that another process of this user has created, whole, as it is now.
     ///
     /// # Errors
@@ -224,6 +248,12 @@ fn reserve(file: &File, len: usize) -> io::Result<usize> {
 }
 
 fn map(file: File, len: usize) -> io::Result<Segment> {
+    let mut segment = map_at(&file, 0, len)?;
+    segment.backing = Backing::Mapped(Some(file));
+    Ok(segment)
+}
+
+fn map_at(file: &File, offset: i64, len: usize) -> io::Result<Segment> {
     // SAFETY: a fresh shared mapping at an address of the kernel's choice; the length is not zero.
     let base = unsafe {
         libc::mmap(
@@ -232,7 +262,7 @@ fn map(file: File, len: usize) -> io::Result<Segment> {
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_SHARED,
             file.as_raw_fd(),
-            0,
+            offset,
         )
     };
     if base == libc::MAP_FAILED {
@@ -240,5 +270,5 @@ fn map(file: File, len: usize) -> io::Result<Segment> {
     }
     guard::install();
     guard::watch(base.addr(), len);
-    Ok(Segment { base: base.cast(), len, backing: Backing::Mapped(Some(file)) })
+    Ok(Segment { base: base.cast(), len, backing: Backing::Mapped(None) })
 }

@@ -16,6 +16,7 @@ mod region;
 mod service;
 mod spread;
 mod tags;
+mod words;
 mod work_request;
 
 pub use access::Access;

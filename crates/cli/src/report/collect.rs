@@ -12,6 +12,8 @@ use serde::Serialize;
 /// So many processes are in a report, and so many bytes of each of their files are read.
 const PROCESSES_MAX: usize = 256;
 const FILE_BYTES_MAX: u64 = 256 << 10;
+/// So many files are looked at: some of each process, and one of each of its devices.
+const FILES_MAX: usize = 16_384;
 /// Counters that say how much was sent.
 const TRAFFIC: [(&str, &str); 5] = [
     ("packets_sent", "packets sent"),
@@ -42,21 +44,21 @@ pub(crate) struct Told {
 pub(crate) struct Process {
     pub(crate) pid: u32,
     pub(crate) name: String,
-    /// `None` if it asked for devices and opened none.
-    pub(crate) device: Option<Device>,
-    pub(crate) counters: BTreeMap<String, u64>,
-    pub(crate) queue_pairs: Vec<QueuePair>,
-    pub(crate) queue_pairs_left_out: u64,
+    /// Empty if it asked for devices and opened none.
+    pub(crate) devices: Vec<Device>,
     /// Refusals, failures and waits, as HIGHWIRE_LOG=1 prints them.
     pub(crate) lines: Vec<String>,
 }
 
 /// A device that was opened.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) address: String,
     pub(crate) link: String,
+    pub(crate) counters: BTreeMap<String, u64>,
+    pub(crate) queue_pairs: Vec<QueuePair>,
+    pub(crate) queue_pairs_left_out: u64,
 }
 
 /// A queue pair as it was last.
@@ -80,25 +82,29 @@ impl Told {
     pub(crate) fn collect(folder: &Path, program: &str, end: &str) -> Told {
         let mut processes: BTreeMap<u32, Process> = BTreeMap::new();
         let mut processes_left_out = 0;
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let Some((pid, what)) = name.to_str().and_then(|name| name.split_once('.')) else { continue };
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut files: Vec<_> = entries.map(|entry| entry.path()).take(FILES_MAX).collect();
+        // Devices in the order in which they were opened.
+        files.sort();
+        for file in files {
+            let name = file.file_name().and_then(|name| name.to_str());
+            let Some((pid, what)) = name.and_then(|name| name.split_once('.')) else { continue };
             let Ok(pid) = pid.parse::<u32>() else { continue };
             if !processes.contains_key(&pid) && processes.len() >= PROCESSES_MAX {
                 processes_left_out += usize::from(what == "state");
                 continue;
             }
-            let Some(text) = read(&entry.path()) else { continue };
+            let Some(text) = read(&file) else { continue };
             let process = processes.entry(pid).or_default();
             process.pid = pid;
             match what {
-                "state" => text.lines().for_each(|line| process.take(line)),
                 "lines" => process.lines.extend(text.lines().map(ToString::to_string)),
-                _ => {}
+                "draft" => {}
+                _ => text.lines().for_each(|line| process.take(line)),
             }
         }
         let processes: Vec<Process> = processes.into_values().collect();
-        let advice = processes.iter().all(|process| process.device.is_none()).then_some(ADVICE);
+        let advice = processes.iter().all(|process| process.devices.is_empty()).then_some(ADVICE);
         Told { program: program.to_string(), end: end.to_string(), processes, processes_left_out, advice }
     }
 
@@ -130,15 +136,48 @@ fn read(path: &Path) -> Option<String> {
 }
 
 impl Process {
-    /// Takes a line of the state; one that is cut off or unknown is left out.
+    /// Takes a line of the state; one that is cut off or unknown is left out. Lines about a device come behind its own.
     fn take(&mut self, line: &str) {
         let cells: Vec<&str> = line.split('\t').collect();
         match cells[..] {
             ["process", name] => self.name = name.to_string(),
             ["device", name, address, link] => {
                 let link = link.to_lowercase();
-                self.device = Some(Device { name: name.into(), address: address.into(), link });
+                self.devices.push(Device {
+                    name: name.into(),
+                    address: address.into(),
+                    link,
+                    ..Device::default()
+                });
             }
+            _ => {
+                if let Some(device) = self.devices.last_mut() {
+                    device.take(&cells);
+                }
+            }
+        }
+    }
+
+    fn write(&self, text: &mut String) {
+        let Process { pid, name, .. } = self;
+        if self.devices.is_empty() {
+            let _ = writeln!(text, "  process {pid} ({name}): looked for devices and opened none");
+        }
+        for device in &self.devices {
+            let Device { name: device_name, address, link, .. } = device;
+            let _ =
+                writeln!(text, "  process {pid} ({name}): opened {device_name} at {address}, link {link}");
+            device.write(text);
+        }
+        for line in &self.lines {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
+}
+
+impl Device {
+    fn take(&mut self, cells: &[&str]) {
+        match *cells {
             ["counter", name, value] => {
                 if let Ok(value) = value.parse() {
                     self.counters.insert(name.to_string(), value);
@@ -184,29 +223,17 @@ impl Process {
     }
 
     fn write(&self, text: &mut String) {
-        let Process { pid, name, .. } = self;
         let list = |figures: Vec<(&str, u64)>| match figures.len() {
             0 => "none".to_string(),
             _ => figures.iter().map(|(what, value)| format!("{what} {value}")).collect::<Vec<_>>().join(", "),
         };
-        let _ = match &self.device {
-            Some(Device { name: device, address, link }) => {
-                writeln!(text, "  process {pid} ({name}): opened {device} at {address}, link {link}")
-            }
-            None => writeln!(text, "  process {pid} ({name}): looked for devices and opened none"),
-        };
-        if self.device.is_some() {
-            let _ = writeln!(text, "    traffic: {}", list(self.traffic()));
-            let _ = writeln!(text, "    losses and refusals: {}", list(self.losses()));
-        }
+        let _ = writeln!(text, "    traffic: {}", list(self.traffic()));
+        let _ = writeln!(text, "    losses and refusals: {}", list(self.losses()));
         for qp in &self.queue_pairs {
             let _ = writeln!(text, "    {}", qp.words());
         }
         if self.queue_pairs_left_out > 0 {
             let _ = writeln!(text, "    and {} more queue pairs", self.queue_pairs_left_out);
-        }
-        for line in &self.lines {
-            let _ = writeln!(text, "    {line}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Process, Told};
+use super::{Device, Process, Told};
 
 const STYLE: &str = include_str!("../demo/page.css");
 const TABLES: &str = ".wide { overflow-x: auto; margin-top: 1.25rem; } h2 small { color: var(--faint); font-weight: 400; } table { border-collapse: collapse; width: 100%; font-size: .9rem; }
@@ -13,7 +13,7 @@ ul { margin: .5rem 0 0; padding-left: 1.1rem; } li { margin: .3rem 0; overflow-w
 
 pub(super) fn html(told: &Told) -> String {
     let lines: usize = told.processes.iter().map(|process| process.lines.len()).sum();
-    let opened = told.processes.iter().filter(|process| process.device.is_some()).count();
+    let opened = told.processes.iter().filter(|process| !process.devices.is_empty()).count();
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>highwire report</title>\n<style>\n{STYLE}{TABLES}</style>\n<main>\n<h1>{}</h1>\n<p>{}</p>\n",
@@ -21,7 +21,8 @@ pub(super) fn html(told: &Told) -> String {
         escaped(&told.end)
     );
     page += "<div class=\"cards\">\n";
-    let pairs: usize = told.processes.iter().map(|process| process.queue_pairs.len()).sum();
+    let devices = told.processes.iter().flat_map(|process| &process.devices);
+    let pairs: usize = devices.map(|device| device.queue_pairs.len()).sum();
     for (value, what) in
         [(opened, "processes with a device"), (pairs, "queue pairs"), (lines, "refusals, failures and waits")]
     {
@@ -42,21 +43,26 @@ pub(super) fn html(told: &Told) -> String {
 
 fn write_process(page: &mut String, process: &Process) {
     let _ = writeln!(page, "<h2>{} <small>process {}</small></h2>", escaped(&process.name), process.pid);
-    let Some(device) = &process.device else {
+    if process.devices.is_empty() {
         page.push_str("<p>It looked for devices and opened none.</p>\n");
-        return write_lines(page, process);
-    };
-    let _ = writeln!(
-        page,
-        "<p>{} at {}, link {}</p>",
-        escaped(&device.name),
-        escaped(&device.address),
-        escaped(&device.link)
-    );
+    }
+    for device in &process.devices {
+        let _ = writeln!(
+            page,
+            "<p>{} at {}, link {}</p>",
+            escaped(&device.name),
+            escaped(&device.address),
+            escaped(&device.link)
+        );
+        write_device(page, device);
+    }
     write_lines(page, process);
-    let losses = process.losses().into_iter().map(|(name, value)| (name, value, true));
+}
+
+fn write_device(page: &mut String, device: &Device) {
+    let losses = device.losses().into_iter().map(|(name, value)| (name, value, true));
     let figures: Vec<_> =
-        process.traffic().into_iter().map(|(name, value)| (name, value, false)).chain(losses).collect();
+        device.traffic().into_iter().map(|(name, value)| (name, value, false)).chain(losses).collect();
     if !figures.is_empty() {
         page.push_str("<div class=\"wide\"><table><tr><th>counted</th><th></th></tr>\n");
         for (name, value, is_bad) in figures {
@@ -66,11 +72,11 @@ fn write_process(page: &mut String, process: &Process) {
         }
         page.push_str("</table></div>\n");
     }
-    if process.queue_pairs.is_empty() {
+    if device.queue_pairs.is_empty() {
         return;
     }
     page.push_str("<div class=\"wide\"><table><tr><th>queue pair</th><th>service</th><th>last state</th><th>peer</th><th>open sends</th></tr>\n");
-    for qp in &process.queue_pairs {
+    for qp in &device.queue_pairs {
         let class = if qp.state.eq_ignore_ascii_case("err") || qp.state.eq_ignore_ascii_case("sqe") {
             " class=\"bad\""
         } else {
@@ -91,8 +97,8 @@ fn write_process(page: &mut String, process: &Process) {
         );
     }
     page.push_str("</table></div>\n");
-    if process.queue_pairs_left_out > 0 {
-        let _ = writeln!(page, "<p>And {} more queue pairs.</p>", process.queue_pairs_left_out);
+    if device.queue_pairs_left_out > 0 {
+        let _ = writeln!(page, "<p>And {} more queue pairs.</p>", device.queue_pairs_left_out);
     }
 }
 
@@ -107,7 +113,8 @@ fn write_lines(page: &mut String, process: &Process) {
     page.push_str("</ul>\n");
 }
 
-fn escaped(text: &str) -> String {
+/// Text within markup.
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -11,6 +11,7 @@ use crate::events::EventQueue;
 use crate::lane::Lane;
 use crate::limits::BELLS;
 use crate::memory::HostMemory;
+use crate::recording::Watched;
 use crate::side_band::SideBand;
 use crate::stray::MAILBOX_PACKETS;
 use crate::sys;
@@ -21,9 +22,10 @@ use highwire_broker::Client;
 use highwire_link::shm::stats::{self, StatsFile};
 use highwire_link::shm::{ClaimError, EngineConfig, EngineName, LocalEngine, Registry};
 use highwire_link::{
-    Capture, CaptureFile, Ecn, Faulty, Link, OpenError as UdpError, UdpConfig, UdpLink, netdev_mtu_of,
-    roce_mtu_bytes, secret_rng,
+    Capture, CaptureFile, Ecn, FaultConfig, Faulty, Link, OpenError as UdpError, Rates, UdpConfig, UdpLink,
+    netdev_mtu_of, roce_mtu_bytes, secret_rng,
 };
+use highwire_record::Tap;
 use highwire_rnic::{Rnic, RnicConfig, TransportConfig};
 use highwire_shmem::{DoorbellBoard, Segment, SharedPool, WholeSegment, Window};
 use highwire_stdx::{Duration, Rng};
@@ -74,6 +76,8 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
     let events = EventQueue::new().map_err(system("make an eventfd"))?;
     let mailboxes: Arc<[_]> = (0..config.lanes).map(|_| ArrayQueue::new(MAILBOX_PACKETS)).collect();
     let capture = capture_file(config)?;
+    let record = config.record.as_ref();
+    let record = record.map(|record| record.recorder.device(gid, &record.name, clock.now()));
     let mut lanes = Vec::new();
     let mut lane_fds = Vec::new();
     let mut boards = Vec::new();
@@ -85,7 +89,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         let epoll = sys::Epoll::new().map_err(system("make an epoll instance"))?;
         fds.push(epoll.fd().try_clone_to_owned().map_err(system("copy a descriptor"))?);
         let bell = |_| UdpSocket::bind((ip, 0)).map_err(system("open a socket"));
-        let (udp, disturbed) = links(config, socket, lane, capture.as_ref());
+        let (udp, disturbed) = links(config, socket, lane, (capture.as_ref(), record.as_ref()));
         let shm = match &local {
             Some(local) => Some(Shm::new(Neighbours::new(local, lane, bell(())?), disturbed)),
             None => None,
@@ -111,6 +115,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
             mailboxes: Arc::clone(&mailboxes),
             waker: Arc::clone(&waker),
             leader_waker: Arc::clone(&waiting.leader_waker),
+            record: record.clone(),
         };
         lanes.push(Lane::new(Engine::new(parts), board, Arc::clone(&waker)));
     }
@@ -300,29 +305,34 @@ fn links(
     config: &DeviceConfig,
     socket: UdpLink,
     lane: u32,
-    capture: Option<&CaptureFile>,
+    watchers: Watchers<'_>,
 ) -> (Box<dyn Link + Send>, Option<Disturbed>) {
     if config.link != LinkChoice::Shm || !is_watched(config) {
-        return (decorate(config, socket, lane, capture), None);
+        return (decorate(config, socket, lane, watchers), None);
     }
     let local = socket.local();
     let deafness = config.packet_faults.clone();
+    let capture = watchers.0.cloned();
     let disturbed =
-        Disturbed::new(local, capture.cloned(), deafness, |outbox| decorate(config, outbox, lane, capture));
+        Disturbed::new(local, capture, deafness, |outbox| decorate(config, outbox, lane, watchers));
     (Box::new(socket), Some(disturbed))
 }
+
+/// The capture and the record of the device, if they are wanted.
+type Watchers<'a> = (Option<&'a CaptureFile>, Option<&'a Tap>);
 
 /// Captures see what the RNIC sends, packets that a fault then removes included.
 fn decorate<L: Link + Send + 'static>(
     config: &DeviceConfig,
     link: L,
     lane: u32,
-    capture: Option<&CaptureFile>,
+    watchers: Watchers<'_>,
 ) -> Box<dyn Link + Send> {
     match &config.packet_faults {
-        None => with_rates(config, link, lane, capture),
+        None => with_rates(config, link, lane, watchers),
         Some(rule) => {
-            with_rates(config, Faulty::with_rule(link, rule.clone(), Duration::ZERO), lane, capture)
+            let rule = Watched { rule: rule.clone(), tap: watchers.1.cloned() };
+            with_rates(config, Faulty::with_rule(link, rule, Duration::ZERO), lane, watchers)
         }
     }
 }
@@ -331,14 +341,18 @@ fn with_rates<L: Link + Send + 'static>(
     config: &DeviceConfig,
     link: L,
     lane: u32,
-    capture: Option<&CaptureFile>,
+    (capture, tap): Watchers<'_>,
 ) -> Box<dyn Link + Send> {
     let faults = config.faults.as_ref().map(|faults| faults.for_lane(u64::from(lane)));
+    let suffer = |link, faults: FaultConfig| {
+        let rule = Watched { rule: Rates::new(&faults), tap: tap.cloned() };
+        Faulty::with_rule(link, rule, faults.delay)
+    };
     match (faults, capture) {
         (None, None) => Box::new(link),
-        (Some(faults), None) => Box::new(Faulty::new(link, &faults)),
+        (Some(faults), None) => Box::new(suffer(link, faults)),
         (None, Some(file)) => Box::new(Capture::new(link, file.clone())),
-        (Some(faults), Some(file)) => Box::new(Capture::new(Faulty::new(link, &faults), file.clone())),
+        (Some(faults), Some(file)) => Box::new(Capture::new(suffer(link, faults), file.clone())),
     }
 }
 

@@ -77,8 +77,14 @@ impl Engine {
         let Some(qp) = self.qps.get(index) else { return false };
         // Finding an existing ring starts no timer, so an older time will do.
         let now = self.time.some_past();
-        let memory = &self.memory;
-        let put = |outgoing: &Outgoing<'_>| neighbours.send(now, outgoing, memory) == Sent::Yes;
+        let (memory, record) = (&self.memory, &self.record);
+        let put = |outgoing: &Outgoing<'_>| {
+            let is_sent = neighbours.send(now, outgoing, memory) == Sent::Yes;
+            if let Some(record) = record.as_ref().filter(|_| is_sent) {
+                record.sent(now, outgoing);
+            }
+            is_sent
+        };
         self.rnic.send_datagram(now, qp.qpn, wr, put)
     }
 }

@@ -85,6 +85,9 @@ impl Engine {
                 return;
             };
             let own_qpn = outgoing.qpn;
+            if let Some(record) = &self.record {
+                record.sent(now, &outgoing);
+            }
             if self.ways.offer(now, &outgoing, &self.memory, &mut self.counters).is_err() {
                 self.rnic.fail_transmit(now, own_qpn);
             }

@@ -5,7 +5,7 @@ use super::ends::{Bell, CqSink, QpEnds, SrqEnds, fetch, refused};
 use crate::error::ChainError;
 use highwire_rings::{BadWqe, MAX_INLINE_BYTES, MAX_SGES};
 use highwire_verbs::{
-    AsyncEvent, Completion, CompletionOp, CompletionStatus, CqId, PostError, QpAttr, QpState, RecvWr,
+    AsyncEvent, Completion, CompletionOp, CompletionStatus, CqId, Denial, PostError, QpAttr, QpState, RecvWr,
     SendFlags, SendWr, Sge,
 };
 use highwire_wire::Qpn;
@@ -41,6 +41,10 @@ impl Engine {
             self.placed.remove(qp.qpn.value());
             self.watch.forget(qp.qpn);
             self.on_demand.remove(qp.qpn.value());
+            let now = self.time.some_past();
+            if let Some(record) = &mut self.record {
+                record.destroyed(now, qp.qpn);
+            }
         }
         self.stalled.retain(|&stalled| stalled != index);
     }
@@ -140,6 +144,7 @@ impl Engine {
         }
         if self.post_direct(index, wr) || self.post_datagram(index, wr) {
             self.note_posted(index, wr.flags.signaled);
+            self.record_post(index, wr, true);
             return Ok(());
         }
         let now = self.now();
@@ -148,7 +153,19 @@ impl Engine {
         qp.inline.advance();
         self.turn.posted = true;
         self.note_posted(index, wr.flags.signaled);
+        self.record_post(index, wr, false);
         Ok(())
+    }
+
+    #[inline]
+    fn record_post(&mut self, index: u32, wr: &SendWr<'_>, direct: bool) {
+        if self.record.is_none() {
+            return;
+        }
+        let now = self.now();
+        if let (Some(record), Some(qp)) = (&self.record, self.qps.get(index)) {
+            record.posted(now, qp.qpn, wr, direct);
+        }
     }
 
     /// Whether the send queue has a place that is free for the program as well.
@@ -228,7 +245,12 @@ impl Engine {
                 // The slot holds more than the queue pair was made for.
                 Ok(wr) if !is_copied => Err((wr.wr_id, PostError::TooLong)),
                 Ok(wr) => match self.rnic.post_send(now, qp.qpn, &wr) {
-                    Ok(()) => Ok(wr.flags.signaled),
+                    Ok(()) => {
+                        if let Some(record) = &self.record {
+                            record.posted(now, qp.qpn, &wr, false);
+                        }
+                        Ok(wr.flags.signaled)
+                    }
                     Err(error) => Err((wr.wr_id, error)),
                 },
             };
@@ -246,6 +268,9 @@ impl Engine {
                 Err((wr_id, error)) => {
                     self.turn.has_refused = true;
                     let completion = refused(wr_id, qp.qpn, CompletionOp::Send, error);
+                    if let Some(record) = &self.record {
+                        record.completed(now, &completion);
+                    }
                     self.cqs.push(qp.send_cq, &completion);
                 }
             }
@@ -256,6 +281,7 @@ impl Engine {
         // They leave with the packets of this turn or the next one, whichever thread runs it.
         self.turn.posted |= taken > 0;
         if let Some(qpn) = broken {
+            self.record_state(qpn);
             self.settle_receives(qpn);
         }
         taken
@@ -293,6 +319,9 @@ impl Engine {
             .enumerate()
             .try_for_each(|(at, wr)| rnic.post_recv(now, qpn, wr).map_err(|error| refused(at, error)));
         let come_to = posted.as_ref().map_or_else(|refused| refused.index, |()| requests.len());
+        if let Some(record) = &self.record {
+            requests[..come_to].iter().for_each(|wr| record.receive_posted(now, qpn, wr));
+        }
         self.note_own_receives(index, come_to as u32);
         // In the error state they come back at once.
         self.deliver();
@@ -315,6 +344,9 @@ impl Engine {
             return Err(PostError::QueueFull);
         }
         let posted = self.rnic.post_srq_recv(srq.id, wr);
+        if let Some(record) = self.record.as_ref().filter(|_| posted.is_ok()) {
+            record.receive_posted(self.time.some_past(), Qpn::new(0), wr);
+        }
         self.note_shared_receives(index, posted.is_ok().into());
         self.serve_held();
         posted
@@ -328,10 +360,16 @@ impl Engine {
         let (qpn, recv_cq) = (qp.qpn, qp.recv_cq);
         let Some(rq) = &mut qp.rq else { return 0 };
         let (rnic, cqs, has_refused) = (&mut self.rnic, &mut self.cqs, &mut self.turn.has_refused);
-        let now = self.time.some_past();
+        let (now, record) = (self.time.some_past(), &self.record);
         let fetched = fetch(
             rq,
-            |wr| rnic.post_recv(now, qpn, wr),
+            |wr| {
+                rnic.post_recv(now, qpn, wr)?;
+                if let Some(record) = record {
+                    record.receive_posted(now, qpn, wr);
+                }
+                Ok(())
+            },
             |wr_id, error| {
                 *has_refused = true;
                 cqs.push(recv_cq, &refused(wr_id, qpn, CompletionOp::Receive, error));
@@ -346,10 +384,17 @@ impl Engine {
 
     pub(crate) fn fetch_shared(&mut self, index: u32) -> u32 {
         let Some(srq) = self.srqs.get_mut(index) else { return 0 };
-        let (id, rnic) = (srq.id, &mut self.rnic);
+        let (id, rnic, record, now) = (srq.id, &mut self.rnic, &self.record, self.time.some_past());
+        let post = |wr: &RecvWr<'_>| {
+            rnic.post_srq_recv(id, wr)?;
+            if let Some(record) = record {
+                record.receive_posted(now, Qpn::new(0), wr);
+            }
+            Ok(())
+        };
         // An SRQ has no completion queue, so a receive that cannot be posted is dropped, as hardware does
         // with a bad WQE.
-        let taken = fetch(&mut srq.rq, |wr| rnic.post_srq_recv(id, wr), |_, _| {}).taken;
+        let taken = fetch(&mut srq.rq, post, |_, _| {}).taken;
         self.note_shared_receives(index, taken);
         taken
     }
@@ -388,12 +433,15 @@ impl Engine {
     pub(super) fn deliver(&mut self) -> u32 {
         // Before the completion that it explains.
         while let Some(denial) = self.rnic.poll_denial() {
-            crate::events::log(|| self.rnic.regions().explain(&denial));
+            self.tell_denial(&denial);
             self.watch.note_denial(&denial);
         }
         let mut delivered = 0;
         while let Some((cq, completion)) = self.rnic.poll_completion() {
             delivered += 1;
+            if self.record.is_some() {
+                self.record_completion(&completion);
+            }
             self.turn.has_received |= completion.operation as u8 >= CompletionOp::Receive as u8;
             if completion.operation as u8 >= CompletionOp::Receive as u8 {
                 if !self.placed.is_empty() || !self.srqs.is_empty() {
@@ -412,6 +460,7 @@ impl Engine {
                 self.begin_transfers();
             }
             if completion.status != CompletionStatus::Success {
+                self.record_state(completion.qpn);
                 self.close_if_broken(completion.qpn);
             }
         }
@@ -420,6 +469,9 @@ impl Engine {
         }
         let mut has_settled = false;
         while let Some(event) = self.rnic.poll_event() {
+            if let Some(qpn) = event.qpn() {
+                self.record_state(qpn);
+            }
             if let Some(qpn) = event.qpn().filter(|_| !self.on_demand.is_empty()) {
                 // A responder that fails completes nothing that is not in its queue.
                 self.settle_receives(qpn);
@@ -431,6 +483,24 @@ impl Engine {
             delivered += self.deliver();
         }
         delivered
+    }
+
+    fn record_completion(&mut self, completion: &Completion) {
+        let now = self.now();
+        if let Some(record) = &self.record {
+            record.completed(now, completion);
+        }
+    }
+
+    /// Says which access was refused, and why.
+    #[cold]
+    fn tell_denial(&mut self, denial: &Denial) {
+        if let Some(now) = self.record.is_some().then(|| self.now())
+            && let Some(record) = &self.record
+        {
+            record.denied(now, denial, &self.rnic.regions().explain(denial));
+        }
+        crate::events::log(|| self.rnic.regions().explain(denial));
     }
 
     /// Reports an event to the reporter of the object that it concerns.
@@ -494,6 +564,7 @@ impl Engine {
         let users = self.qps.iter().filter(|(_, qp)| qp.send_cq == cq || qp.recv_cq == cq);
         for qpn in users.map(|(_, qp)| qp.qpn).collect::<Vec<_>>() {
             let _ = self.rnic.modify_qp(now, qpn, &QpAttr::to_state(QpState::Error));
+            self.record_state(qpn);
             self.settle_receives(qpn);
         }
     }

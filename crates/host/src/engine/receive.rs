@@ -8,6 +8,7 @@ use crate::memory::{Bytes, look_at};
 use crate::stray::Stray;
 use highwire_link::Packet;
 use highwire_link::shm::PACKET_MAX_BYTES;
+use highwire_record::PacketFate;
 use highwire_rnic::Arrival;
 use highwire_verbs::{Gid, Payload};
 use highwire_wire::{
@@ -98,6 +99,7 @@ impl Engine {
         let (neighbours, mut disturbed) = shm.both();
         let (rnic, memory, counters) = (&mut self.rnic, &mut self.memory, &mut self.counters);
         let (time, destination, held) = (&mut self.time, self.gid, &mut self.held);
+        let record = &self.record;
         let mut desk = Desk {
             on_demand: &self.on_demand,
             qps: &mut self.qps,
@@ -123,6 +125,10 @@ impl Engine {
                 Ok((headers, payload)) => {
                     let traffic_class = traffic_class_of(&headers.bth);
                     let arrival = Arrival { source: Gid::from_ip(source), destination, traffic_class };
+                    if let Some(record) = record {
+                        let is_known = rnic.qp(headers.bth.dest_qpn).is_some();
+                        record.arrived(now, is_known, arrival.source, headers, payload.len());
+                    }
                     let copy = || received.copied(&mut [0; PACKET_MAX_BYTES]).into();
                     if may_wait(headers.bth.opcode) && held.keeps(now, rnic, (&arrival, headers), copy) {
                         counters.held_for_receive += 1;
@@ -135,7 +141,12 @@ impl Engine {
                         desk.after(rnic, now, taker);
                     }
                 }
-                Err(_) => counters.dropped_malformed += 1,
+                Err(_) => {
+                    counters.dropped_malformed += 1;
+                    if let Some(record) = record {
+                        record.dropped(now, PacketFate::Malformed, Gid::from_ip(source), head);
+                    }
+                }
             }
         });
         count as u32
@@ -177,12 +188,12 @@ impl Engine {
         }
         if !self.ways.udp.verify(packet) {
             self.counters.dropped_bad_icrc += 1;
-            return;
+            return self.record_drop(PacketFate::BadIcrc, packet);
         }
         let parsed = parse_packet_with_icrc(packet.bytes);
         let Ok((headers, payload, _)) = &parsed else {
             self.counters.dropped_malformed += 1;
-            return;
+            return self.record_drop(PacketFate::Malformed, packet);
         };
         let lane = headers.bth.dest_qpn.value() % self.mailboxes.len() as u32;
         if lane != self.lane {
@@ -200,6 +211,10 @@ impl Engine {
             traffic_class: packet.traffic_class,
         };
         let now = self.now();
+        if let Some(record) = &self.record {
+            let is_known = self.rnic.qp(headers.bth.dest_qpn).is_some();
+            record.arrived(now, is_known, arrival.source, headers, payload.len());
+        }
         let copy = || packet.bytes[..packet.bytes.len() - ICRC_LEN].into();
         if may_wait(headers.bth.opcode) && self.held.keeps(now, &self.rnic, (&arrival, headers), copy) {
             self.counters.held_for_receive += 1;
@@ -211,6 +226,14 @@ impl Engine {
         rnic.handle_packet(now, &arrival, headers, payload, memory);
         if let Some(taker) = taker {
             desk.after(rnic, now, taker);
+        }
+    }
+
+    #[cold]
+    fn record_drop(&mut self, fate: PacketFate, packet: &Packet<'_>) {
+        let now = self.now();
+        if let Some(record) = &self.record {
+            record.dropped(now, fate, Gid::from_ip(packet.source.ip()), packet.bytes);
         }
     }
 

@@ -183,6 +183,7 @@ impl QueuePair {
             attr.path_mtu = attr.path_mtu.or(Some(self.pd.device.mtu));
         }
         engine.rnic.modify_qp(time, self.qpn, &attr)?;
+        engine.record_state(self.qpn);
         if attr.state == Some(QpState::Reset) {
             engine.reset_places(self.index);
         }
