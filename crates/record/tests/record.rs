@@ -166,6 +166,11 @@ fn a_torn_entry_is_left_out() {
     bytes[last..last + 8].fill(0);
     let torn = &parts(&bytes)[0];
     assert_eq!((torn.entries.len(), torn.damaged), (whole - 1, 1));
+    // A place that was taken and not yet written has the entry of a round before.
+    let stamp = 5u64 | 7 << 48;
+    bytes[last..last + 8].copy_from_slice(&stamp.to_le_bytes());
+    let stale = &parts(&bytes)[0];
+    assert_eq!((stale.entries.len(), stale.damaged), (whole - 1, 1));
 }
 
 /// Cut off anywhere, with any bytes changed: entries or an error, and never more of them than there is room for.

@@ -3,7 +3,7 @@
 //! Only a queue pair's first failure is a cause: what fails behind it follows from it. A refusal that the other end has explained takes
 //! that explanation along, if the other end is in one of the records.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use highwire_host::record::{About, Entry, Event, Packet, PacketFate, Part, Request};
 use highwire_host::verbs::{CompletionOp, CompletionStatus, QpState};
@@ -56,8 +56,6 @@ struct Denial {
 /// What is counted of a queue pair.
 #[derive(Debug, Default)]
 struct Counted {
-    posted: u64,
-    ended: u64,
     failed: u64,
     flushed: u64,
     again: u64,
@@ -67,8 +65,6 @@ struct Counted {
     again_since: u64,
     has_failed: bool,
     is_destroyed: bool,
-    /// Its failure in the words of the program's own log.
-    own_words: Option<String>,
 }
 
 /// All findings.
@@ -94,6 +90,10 @@ struct Reading<'a> {
     open: HashMap<(u8, u32, u64), Request>,
     faults: BTreeMap<&'static str, (u64, u64)>,
     drops: BTreeMap<&'static str, u64>,
+    /// The failures of queue pairs in the words of the program's own log.
+    own_words: HashMap<u32, &'a str>,
+    /// The lines about refused accesses.
+    denied: HashSet<&'a str>,
 }
 
 impl Findings {
@@ -107,14 +107,21 @@ impl Findings {
             open: HashMap::new(),
             faults: BTreeMap::new(),
             drops: BTreeMap::new(),
+            own_words: HashMap::new(),
+            denied: HashSet::new(),
         };
         self.processes += 1;
         self.entries += part.entries.len() as u64;
         // The sentences of the program's log come behind the completions that they are about.
         for entry in &part.entries {
-            if let Event::Text { about: About::Failure, qpn, text } = &entry.event {
-                let counted = reading.pairs.entry((entry.device, *qpn)).or_default();
-                counted.own_words.get_or_insert_with(|| text.clone());
+            match &entry.event {
+                Event::Text { about: About::Failure, qpn, text } => {
+                    reading.own_words.entry(*qpn).or_insert(text);
+                }
+                Event::Text { about: About::Denial, text, .. } => {
+                    reading.denied.insert(text);
+                }
+                _ => {}
             }
         }
         for entry in &part.entries {
@@ -144,6 +151,11 @@ impl Findings {
         let unused = self.denials.into_iter().filter(|denial| !denial.is_used);
         self.wrong.extend(unused.map(|denial| denial.finding));
         self.wrong.sort_by_key(|finding| finding.time_ns);
+        if self.processes == 0 {
+            let why =
+                "no process has looked for RDMA devices: another library, or one that is linked statically?";
+            self.notes.push(why.to_string());
+        }
         if left_out > 0 {
             self.notes.push(format!("{left_out} more processes had no room in the record"));
         }
@@ -179,7 +191,6 @@ impl Reading<'_> {
         let device = entry.device;
         match &entry.event {
             Event::Posted(request) => {
-                self.pairs.entry((device, request.qpn)).or_default().posted += 1;
                 if self.open.len() < OPEN_MAX {
                     self.open.insert((device, request.qpn, request.wr_id), *request);
                 }
@@ -194,6 +205,7 @@ impl Reading<'_> {
             }
             Event::State { qpn, to, .. } => {
                 let counted = self.pairs.entry((device, *qpn)).or_default();
+                counted.is_destroyed = false;
                 if *to == QpState::Reset || *to == QpState::Init {
                     // A new connection may fail anew.
                     counted.has_failed = false;
@@ -211,7 +223,7 @@ impl Reading<'_> {
                 all.denials.push(Denial { finding, qpn, is_used: false });
             }
             // The log prints a denial as well.
-            About::Trouble if all.denials.iter().any(|denial| denial.finding.words == text) => {}
+            About::Trouble if self.denied.contains(text) => {}
             About::Refusal | About::Trouble => all.wrong.push(self.finding(time_ns, text.to_string())),
             About::Scenario => {
                 let finding = self.finding(time_ns, format!("on purpose: {text}"));
@@ -232,9 +244,9 @@ impl Reading<'_> {
     ) {
         let device = entry.device;
         all.ended += 1;
-        let request = self.open.remove(&(device, qpn, wr_id)).filter(|_| !operation.is_receive());
+        // A receive may have the wr_id of a request.
+        let request = if operation.is_receive() { None } else { self.open.remove(&(device, qpn, wr_id)) };
         let counted = self.pairs.entry((device, qpn)).or_default();
-        counted.ended += 1;
         if status == CompletionStatus::Success {
             return;
         }
@@ -281,7 +293,10 @@ impl Reading<'_> {
                     None => format!("{head}: {cause}"),
                 }
             }
-            CompletionStatus::RetryExceeded => format!("{head}: {}", self.silence(counted, pair, cause)),
+            CompletionStatus::RetryExceeded => {
+                let own_words = self.own_words.get(&qpn).copied();
+                format!("{head}: {}", self.silence(counted, pair, own_words.unwrap_or(cause)))
+            }
             CompletionStatus::RnrRetryExceeded => {
                 format!(
                     "{head}: the peer's receive queue was empty {} times (RNR); {cause}",
@@ -308,11 +323,9 @@ impl Reading<'_> {
             }
             None => format!("{peer} has never answered, and packets were sent again {again} times"),
         };
-        // The program's own log knows more: whether there is a way to the address.
+        // The program's own log knows more: whether there is a way to the address. Its head is the same.
         let marker = format!("{}: ", CompletionStatus::RetryExceeded.name());
-        let own =
-            counted.own_words.as_deref().and_then(|words| words.split_once(&marker)).map(|(_, words)| words);
-        format!("{when}; {}", own.unwrap_or(cause))
+        format!("{when}; {}", cause.split_once(&marker).map_or(cause, |(_, words)| words))
     }
 
     fn packet(&mut self, entry: &Entry, packet: &Packet) {

@@ -271,6 +271,14 @@ mod tests {
         fs::write(folder.join("13.state"), b"process\tother\xff\n").expect("a file");
         fs::write(folder.join("13.draft"), "process").expect("a file");
         fs::write(folder.join("strange"), "").expect("a file");
+        // Two devices of one process, each with its own.
+        fs::write(folder.join("14.state"), "process\trails\n").expect("a file");
+        for (number, name, state) in [(0, "mlx5_0", "INIT"), (1, "mlx5_1", "ERR")] {
+            let counted = format!("counter\ttimeouts\t{}", number + 3);
+            let pair = format!("qp\t18\tRC\t{state}\t0\t::\t0\tthere");
+            let device = format!("device\t{name}\t127.83.0.{number}\tAuto\n{counted}\n{pair}\nleft_out\t0\n");
+            fs::write(folder.join(format!("14.device-{number:02}")), device).expect("a file");
+        }
         let told = Told::collect(&folder, "./server", "exit status 1");
         let text = told.text();
         fs::remove_dir_all(&folder).expect("it is there");
@@ -286,7 +294,17 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
-        assert!(told.advice.is_none() && told.processes.len() == 2);
+        assert!(told.advice.is_none() && told.processes.len() == 3);
+        let rails = &told.processes[2];
+        let seen: Vec<_> = rails
+            .devices
+            .iter()
+            .map(|device| (&*device.name, device.counters["timeouts"], &*device.queue_pairs[0].state))
+            .collect();
+        assert_eq!((&*rails.name, seen), ("rails", vec![("mlx5_0", 3, "INIT"), ("mlx5_1", 4, "ERR")]));
+        let page = crate::report::page::html(&told);
+        assert!(page.contains("mlx5_0 at 127.83.0.0") && page.contains("mlx5_1 at 127.83.0.1"), "{page}");
+        assert!(told.json().expect("it is plain").contains("\"name\": \"mlx5_1\""));
         let nothing = Told::collect(&folder, "x", "exit status 0");
         assert!(nothing.text().contains("UCX_TLS=rc_verbs,ud_verbs"), "{}", nothing.text());
         assert!(nothing.json().expect("it is plain").contains("\"processes\": []"));

@@ -5,7 +5,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-static char record_path[64], record_output[64];
+/* `record_options` are further ones of `highwire run`. */
+static char record_path[64], record_output[64], record_options[64];
 
 static void record_begin(void)
 {
@@ -49,7 +50,7 @@ static const char *printed_by(const char *command, int status)
 static const char *recorded(const char *self, const char *arguments, int status)
 {
     char line[400];
-    snprintf(line, sizeof line, "\"$HIGHWIRE_BROKER\" run --record %s -- %s %s", record_path, self, arguments);
+    snprintf(line, sizeof line, "\"$HIGHWIRE_BROKER\" run %s --record %s -- %s %s", record_options, record_path, self, arguments);
     return printed_by(line, status);
 }
 

@@ -12,5 +12,5 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "play"))
         return mistakes();
-    return explain_all(argv[0], "play", 40);
+    return explain_all(argv[0], "play", 35);
 }

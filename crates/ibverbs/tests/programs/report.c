@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-static char path[64];
+static char path[64], options[128];
 
 /* A queue pair, a refused call, a request that fails, and an end. */
 static void play(const char *end)
@@ -29,6 +29,38 @@ static void play(const char *end)
     CHECK_EQUAL(ibv_destroy_qp(b.qp), 0);
 }
 
+/* Two devices of a scenario, each with a queue pair in a state of its own; the second one changes last. */
+static void play_devices(void)
+{
+    int count;
+    struct end ends[2];
+    struct ibv_device **list = ibv_get_device_list(&count);
+    CHECK(list && count == 2);
+    for (int i = 0; i < 2; i++) {
+        struct ibv_context *context = ibv_open_device(list[i]);
+        CHECK(context);
+        rig_end(&ends[i], context, 4096);
+        rig_queue_pair(&ends[i], IBV_QPT_RC);
+        if (i == 0)
+            rig_init(ends[i].qp);
+    }
+    ibv_free_device_list(list);
+}
+
+/* Each device has an entry of its own, in the order in which they were opened. */
+static void check_devices(const char *text)
+{
+    const char *words[] = {"opened mlx5_0 at ", "last in INIT", "opened mlx5_1 at ", "last in RESET"};
+    for (int i = 0; i < 4; i++) {
+        const char *at = strstr(text, words[i]);
+        if (!at) {
+            fprintf(stderr, "two devices: `%s` is not in its place in:\n%s\n", words[i], text);
+            exit(1);
+        }
+        text = at + 1;
+    }
+}
+
 static void count_words(const char *text, const char *word, int wanted, const char *what)
 {
     int found = 0;
@@ -44,7 +76,7 @@ static void count_words(const char *text, const char *word, int wanted, const ch
 static const char *report(const char *self, const char *end, int status)
 {
     static char line[512], text[65536];
-    snprintf(line, sizeof line, "\"$HIGHWIRE_BROKER\" run --report %s -- %s %s", path, self, end);
+    snprintf(line, sizeof line, "\"$HIGHWIRE_BROKER\" run %s --report %s -- %s %s", options, path, self, end);
     int result = system(line);
     CHECK(WIFEXITED(result));
     CHECK_EQUAL(WEXITSTATUS(result), status);
@@ -78,6 +110,10 @@ int main(int argc, char **argv)
     }
     if (argc > 1 && !strcmp(argv[1], "none"))
         return 0;
+    if (argc > 1 && !strcmp(argv[1], "devices")) {
+        play_devices();
+        return 0;
+    }
     if (argc > 1) {
         play(argv[1]);
         return 0;
@@ -96,7 +132,13 @@ int main(int argc, char **argv)
     check_failures(text, 2, "two processes");
     text = report(argv[0], "none", 0);
     count_words(text, "UCX_TLS=rc_verbs,ud_verbs", 1, "a program that opens no device");
-    CHECK(unlink(path) == 0);
+    static char scenario[64];
+    snprintf(scenario, sizeof scenario, "/tmp/highwire-report-%d.toml", (int)getpid());
+    FILE *file = fopen(scenario, "w");
+    CHECK(file && fputs("[[device]]\nname = \"mlx5_0\"\n\n[[device]]\nname = \"mlx5_1\"\n", file) >= 0 && fclose(file) == 0);
+    snprintf(options, sizeof options, "--scenario %s", scenario);
+    check_devices(report(argv[0], "devices", 0));
+    CHECK(unlink(scenario) == 0 && unlink(path) == 0);
     printf("every end was reported\n");
     return 0;
 }
