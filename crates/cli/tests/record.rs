@@ -94,7 +94,7 @@ fn a_record_is_replayed_as_it_is_asked_for() {
     check(&["--peer", "0x13"], &["0x12"], &["0x55"]);
     check(&["--peer", "127.0.0.9"], &["the record has no such entries"], &["0x12"]);
     check(&["--only", "lines"], &["ibv_post_send fails"], &["posts", "0x12"]);
-    check(&["--from", "1h"], &["no such entries"], &["IBV_WC"]);
+    check(&["--from", "900s"], &["no such entries"], &["IBV_WC"]);
     check(&["--merged"], &["0x12 posts", "0x55 posts"], &[]);
     let json = ["\"qpn\":18", "\"subject\":\"requests\"", "\"device\":\"hw0\""];
     check(&["--json", "--qp", "18"], &json, &["\"qpn\":85"]);
