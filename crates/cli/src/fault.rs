@@ -42,18 +42,22 @@ enum Command {
     /// Let an event happen now in running programs whose scenario says `control = true`.
     #[command(after_help = "Examples:
   highwire fault event port-down
-  highwire fault event port-down --device mlx5_1 --lasts 2s
+  highwire fault event port-down --device mlx5_1 --port 2 --lasts 2s
+  highwire fault event device-removal --lasts 5s
   highwire fault event queue-pair-error --queue-pair 1")]
     Event(EventArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct EventArgs {
-    /// port-down, port-init, port-up, device-fatal, gid-change, queue-pair-error or silence.
+    /// port-down, port-init, port-up, device-fatal, device-removal, device-return, gid-change, queue-pair-error or silence.
     event: String,
     /// The device [default: the first]
     #[arg(long)]
     device: Option<String>,
+    /// The port of an event about one [default: 1]
+    #[arg(long)]
+    port: Option<u8>,
     /// The queue pair, in the order in which the program made them, from 1.
     #[arg(long)]
     queue_pair: Option<u64>,
@@ -74,7 +78,13 @@ impl EventArgs {
                 text += &format!("{key} = {value:?}\n");
             }
         }
-        text + &self.queue_pair.map_or_else(String::new, |number| format!("queue_pair = {number}\n"))
+        let port = self.port.map(u64::from);
+        for (key, value) in [("port", port), ("queue_pair", self.queue_pair)] {
+            if let Some(value) = value {
+                text += &format!("{key} = {value}\n");
+            }
+        }
+        text
     }
 }
 
@@ -156,11 +166,13 @@ fn describe(scenario: &Scenario) -> Vec<String> {
     let mut lines = vec![format!("seed {}", scenario.seed)];
     for device in &scenario.devices {
         let address = device.address.map_or("an address of its own".into(), |address| address.to_string());
-        lines.push(format!(
-            "device {}: {address}; its port is {} when it is opened",
-            device.name,
-            port_name(device.port)
-        ));
+        let ports: Vec<&str> =
+            (1..=device.port_count()).map(|number| port_name(device.port(number))).collect();
+        let words = match ports.as_slice() {
+            [one] => format!("its port is {one} when it is opened"),
+            several => format!("its ports are {} when it is opened", several.join(" and ")),
+        };
+        lines.push(format!("device {}: {address}; {words}", device.name));
     }
     for rule in &scenario.calls {
         let errno = highwire_host::faults::words::errno_name(rule.errno);
@@ -195,9 +207,13 @@ fn port_name(port: Port) -> &'static str {
 
 fn event_name(event: Event) -> String {
     match event {
-        Event::Port(port) => format!("its port becomes {}", port_name(port)),
+        Event::Port(1, port) => format!("its port becomes {}", port_name(port)),
+        Event::Port(number, port) => format!("its port {number} becomes {}", port_name(port)),
         Event::Fatal => "it fails for good".to_owned(),
-        Event::GidChange => "its GIDs change places".to_owned(),
+        Event::Removal => "it is taken out".to_owned(),
+        Event::Return => "it is there again, as a new one".to_owned(),
+        Event::GidChange(1) => "its GIDs change places".to_owned(),
+        Event::GidChange(number) => format!("the GIDs of its port {number} change places"),
         Event::QueuePairError(number) => format!("queue pair {number} goes to ERR"),
         Event::Silence => "no packet passes, and nobody is told".to_owned(),
         Event::Sound => "packets pass again".to_owned(),

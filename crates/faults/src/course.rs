@@ -275,8 +275,7 @@ impl Course {
         let (device, event, lasts, announcement) = (rule.device, rule.event, rule.lasts, rule.announcement);
         self.put(at, device, event, announcement);
         if let Some(lasts) = lasts {
-            let undone = if event == Event::Silence { Event::Sound } else { Event::Port(Port::Active) };
-            self.put(at + lasts, device, undone, ONCE);
+            self.put(at + lasts, device, undone(event), ONCE);
         }
     }
 
@@ -327,14 +326,29 @@ impl Course {
     }
 }
 
+/// What ends an event that lasts for a while.
+fn undone(event: Event) -> Event {
+    match event {
+        Event::Port(number, _) => Event::Port(number, Port::Active),
+        Event::Removal => Event::Return,
+        _ => Event::Sound,
+    }
+}
+
 /// An event's name, as a file writes it.
 fn name_of(event: Event) -> String {
+    let of_port = |name: &str, number: u8| match number {
+        1 => name.to_string(),
+        number => format!("{name} {number}"),
+    };
     match event {
-        Event::Port(Port::Down) => "port-down".into(),
-        Event::Port(Port::Init) => "port-init".into(),
-        Event::Port(Port::Active) => "port-up".into(),
+        Event::Port(number, Port::Down) => of_port("port-down", number),
+        Event::Port(number, Port::Init) => of_port("port-init", number),
+        Event::Port(number, Port::Active) => of_port("port-up", number),
         Event::Fatal => "device-fatal".into(),
-        Event::GidChange => "gid-change".into(),
+        Event::Removal => "device-removal".into(),
+        Event::Return => "device-return".into(),
+        Event::GidChange(number) => of_port("gid-change", number),
         Event::QueuePairError(number) => format!("queue-pair-error {number}"),
         Event::Silence => "silence".into(),
         Event::Sound => "silence ends".into(),
@@ -414,8 +428,8 @@ mod tests {
         course.begin(at(100));
         course.begin(at(0));
         assert_eq!((course.deadline(), course.poll_happening(at(104))), (Some(at(105)), None));
-        let down = Event::Port(Port::Down);
-        let up = Event::Port(Port::Active);
+        let down = Event::Port(1, Port::Down);
+        let up = Event::Port(1, Port::Active);
         let all: Vec<_> = std::iter::from_fn(|| course.poll_happening(at(200))).collect();
         let change = |event| Happening::Change { device: 0, event };
         let announce = |event| Happening::Announce { device: 0, event };
@@ -434,6 +448,22 @@ mod tests {
         assert_eq!(all(""), (2, 0));
         assert_eq!(all("late = \"5ms\""), (1, 1));
         assert_eq!(all("announced = \"never\""), (1, 0));
+    }
+
+    #[test]
+    fn a_removal_ends_with_a_return_and_a_port_by_its_number() {
+        let all = |text: &str| {
+            let mut course = course(&format!(
+                "[[device]]\nports = 2\n[[event]]\nafter = \"1ms\"\nlasts = \"1ms\"\n{text}"
+            ));
+            course.begin(NOW);
+            while course.poll_happening(NOW + Duration::from_millis(9)).is_some() {}
+            std::iter::from_fn(|| course.poll_line()).collect::<Vec<_>>()
+        };
+        let removed = ["device 0: device-removal", "device 0: device-return"];
+        assert_eq!(all("do = \"device-removal\""), removed);
+        assert_eq!(all("do = \"port-down\"\nport = 2"), ["device 0: port-down 2", "device 0: port-up 2"]);
+        assert_eq!(all("do = \"port-down\""), ["device 0: port-down", "device 0: port-up"]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub use course::{Call, Course, Fate, Happening, Seen};
 pub use error::ScenarioError;
 pub use rules::{
     Announcement, CallRule, CompletionRule, Device, End, Event, EventRule, Misfortune, PathRule, Pattern,
-    Port, RegistrationRule, Scenario, Start, address_after,
+    Port, RegistrationRule, Scenario, Start, address_after, address_of_port,
 };
 pub use traffic::{Packet, PacketFate, Traffic};
 pub use trigger::{Times, Trigger};

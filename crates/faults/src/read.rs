@@ -94,7 +94,7 @@ impl Scenario {
 }
 
 fn device(table: &Table<'_>, before: &[Device]) -> Result<Device, ScenarioError> {
-    table.only(&["name", "address", "numa", "pci", "rate", "mtu", "port"])?;
+    table.only(&["name", "address", "numa", "pci", "rate", "mtu", "ports", "port"])?;
     let name = table.text("name")?.map_or_else(|| format!("hw{}", before.len()), String::from);
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || c == '.';
     if name.is_empty() || name.len() > 63 || name.starts_with('.') || !name.chars().all(is_name) {
@@ -135,10 +135,28 @@ fn device(table: &Table<'_>, before: &[Device]) -> Result<Device, ScenarioError>
         pci: pci.map(String::from),
         gigabits: gigabits.map(|gigabits| gigabits as u32),
         mtu,
-        port: table.word("port", &PORTS, "state of a port")?.map_or(Port::Active, |(_, port)| port),
+        ports: ports(table)?,
     })
 }
 
+/// The states of a device's ports: of one or all by a word, or of each by a list of words.
+fn ports(table: &Table<'_>) -> Result<Vec<Port>, ScenarioError> {
+    let count = table.whole("ports", 1..=PORTS_MAX)?;
+    let Some(words) = table.words("port", &PORTS, "state of a port")? else {
+        return Ok(vec![Port::Active; count.unwrap_or(1) as usize]);
+    };
+    match (words.as_slice(), count.map(|count| count as usize)) {
+        ([all], count) => Ok(vec![*all; count.unwrap_or(1)]),
+        (each, Some(count)) if each.len() == count => Ok(words),
+        (each, count) => {
+            let (each, count) = (each.len(), count.unwrap_or(1));
+            Err(table.error("port", format!("it has {each} states, and `ports` is {count}")))
+        }
+    }
+}
+
+/// Ports of a device at most, as cards have them.
+const PORTS_MAX: u64 = 2;
 /// Speeds that programs know: a lane's times the lanes.
 const RATES: [u64; 8] = [10, 25, 40, 50, 100, 200, 400, 800];
 const PORTS: [(&str, Port); 3] = [("down", Port::Down), ("init", Port::Init), ("active", Port::Active)];
@@ -253,19 +271,38 @@ fn completion(table: &Table<'_>, devices: &[Device]) -> Result<CompletionRule, S
     })
 }
 
-const EVENTS: [&str; 7] =
-    ["port-down", "port-init", "port-up", "device-fatal", "gid-change", "queue-pair-error", "silence"];
+const EVENTS: [&str; 9] = [
+    "port-down",
+    "port-init",
+    "port-up",
+    "device-fatal",
+    "device-removal",
+    "device-return",
+    "gid-change",
+    "queue-pair-error",
+    "silence",
+];
+
+/// The port that an event is about: the first, if it names none.
+fn port(table: &Table<'_>, device: Option<&Device>) -> Result<u8, ScenarioError> {
+    let count = device.map_or(1, Device::port_count);
+    Ok(table.whole("port", 1..=u64::from(count))?.unwrap_or(1) as u8)
+}
 
 fn events(table: &Table<'_>, devices: &[Device]) -> Result<Vec<EventRule>, ScenarioError> {
-    let own = ["do", "device", "queue_pair", "after", "period", "call", "lasts", "announced", "late"];
+    let own = ["do", "device", "port", "queue_pair", "after", "period", "call", "lasts", "announced", "late"];
     table.only(&[&own[..], &TRIGGER].concat())?;
     let name = table.required("do")?;
+    let device = named(table, devices)?.unwrap_or(0);
+    let port = port(table, devices.get(device))?;
     let event = match name {
-        "port-down" => Event::Port(Port::Down),
-        "port-init" => Event::Port(Port::Init),
-        "port-up" => Event::Port(Port::Active),
+        "port-down" => Event::Port(port, Port::Down),
+        "port-init" => Event::Port(port, Port::Init),
+        "port-up" => Event::Port(port, Port::Active),
         "device-fatal" => Event::Fatal,
-        "gid-change" => Event::GidChange,
+        "device-removal" => Event::Removal,
+        "device-return" => Event::Return,
+        "gid-change" => Event::GidChange(port),
         "silence" => Event::Silence,
         "queue-pair-error" => match number(table, "queue_pair")? {
             Some(queue_pair) => Event::QueuePairError(queue_pair),
@@ -278,8 +315,12 @@ fn events(table: &Table<'_>, devices: &[Device]) -> Result<Vec<EventRule>, Scena
     if table.has("queue_pair") && !matches!(event, Event::QueuePairError(_)) {
         return Err(table.error("queue_pair", format!("`{name}` is about a device")));
     }
+    if table.has("port") && !matches!(event, Event::Port(..) | Event::GidChange(_)) {
+        return Err(table.error("port", format!("`{name}` is about no port")));
+    }
     let lasts = table.duration("lasts")?;
-    if lasts.is_some() && !matches!(event, Event::Port(Port::Down | Port::Init) | Event::Silence) {
+    let ends = matches!(event, Event::Port(_, Port::Down | Port::Init) | Event::Silence | Event::Removal);
+    if lasts.is_some() && !ends {
         return Err(table.error("lasts", format!("`{name}` is not undone")));
     }
     let words = [("never", 0), ("once", 1), ("twice", 2)];
@@ -287,7 +328,6 @@ fn events(table: &Table<'_>, devices: &[Device]) -> Result<Vec<EventRule>, Scena
         times: table.word("announced", &words, "number of times")?.map_or(1, |(_, times)| times),
         late: table.duration("late")?.unwrap_or(Duration::ZERO),
     };
-    let device = named(table, devices)?.unwrap_or(0);
     let rule = |start| EventRule { start, lasts, device, event, announcement };
     let trigger = trigger(table, Trigger::default())?;
     match (table.duration("after")?, table.has("call")) {
@@ -389,6 +429,11 @@ mod tests {
         check("[[completion]]\nlate = \"5\"", 2, "like \"5ms\"");
         check("[[completion]]\nlate = \"5ms\"\nmissing = true", 1, "one of `status`, `late`");
         check("[[event]]\ndo = \"port-down\"", 1, "either `after");
+        check("[[device]]\nports = 3", 2, "from 1 to 2");
+        check("[[device]]\nports = 2\nport = [\"up\", \"down\"]", 3, "state of a port");
+        check("[[device]]\nport = [\"active\", \"down\"]", 2, "it has 2 states, and `ports` is 1");
+        check("[[event]]\ndo = \"port-down\"\nport = 2\nafter = \"1s\"", 3, "from 1 to 1");
+        check("[[event]]\ndo = \"device-fatal\"\nport = 1\nafter = \"1s\"", 3, "about no port");
         check("[[event]]\ndo = \"port-dwon\"\nafter = \"1s\"", 2, "is it `port-down`?");
         check("[[event]]\ndo = \"device-fatal\"\nafter = \"1s\"\nlasts = \"1s\"", 4, "not undone");
         check("[[event]]\ndo = \"port-down\"\nafter = \"1s\"\nnth = 2", 4, "goes with `call`");
@@ -434,10 +479,23 @@ mod tests {
         ";
         let scenario = Scenario::read("f.toml", text).expect("right");
         assert_eq!((scenario.seed, scenario.devices.len(), scenario.events.len()), (7, 2, 3));
-        assert_eq!((scenario.devices[0].port, scenario.devices[0].gigabits), (Port::Down, Some(400)));
+        assert_eq!((scenario.devices[0].port(1), scenario.devices[0].gigabits), (Port::Down, Some(400)));
         assert_eq!((scenario.calls[0].device, scenario.calls[0].trigger.nth), (Some(1), 2));
         assert_eq!(scenario.events[2].start, Start::After(Duration::from_millis(2010)));
         assert_eq!(scenario.paths[0].from, Some(End::Device(0)));
+    }
+
+    #[test]
+    fn ports_have_a_state_each_or_one_for_all() {
+        let check = |text: &str, expected: &[Port]| {
+            let scenario = Scenario::read("f", &format!("[[device]]\n{text}")).expect(text);
+            assert_eq!(scenario.devices[0].ports, expected, "{text}");
+        };
+        check("", &[Port::Active]);
+        check("port = \"down\"", &[Port::Down]);
+        check("ports = 2", &[Port::Active; 2]);
+        check("ports = 2\nport = \"init\"", &[Port::Init; 2]);
+        check("ports = 2\nport = [\"active\", \"down\"]", &[Port::Active, Port::Down]);
     }
 
     #[test]

@@ -43,8 +43,20 @@ pub struct Device {
     pub gigabits: Option<u32>,
     /// The largest path MTU, in bytes.
     pub mtu: Option<u32>,
-    /// The port when the device is opened.
-    pub port: Port,
+    /// Its ports when the device is opened, by their numbers from 1; one that is active, if there is none here.
+    pub ports: Vec<Port>,
+}
+
+impl Device {
+    /// How many ports it has.
+    pub fn port_count(&self) -> u8 {
+        self.ports.len().max(1) as u8
+    }
+
+    /// The state of a port when the device is opened, by its number.
+    pub fn port(&self, number: u8) -> Port {
+        self.ports.get(usize::from(number).wrapping_sub(1)).copied().unwrap_or_default()
+    }
 }
 
 /// A port's logical state.
@@ -142,12 +154,16 @@ pub enum Start {
 /// What happens to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The port's state changes; without `Active` no packet passes.
-    Port(Port),
+    /// The state of a port changes, by its number; without `Active` no packet passes.
+    Port(u8, Port),
     /// The device fails, for good.
     Fatal,
-    /// The GID table changes: the address leaves its places and comes back at others.
-    GidChange,
+    /// The device is taken out: it fails, and leaves the list.
+    Removal,
+    /// A device that was taken out is there again, as a new one.
+    Return,
+    /// The GID table of a port changes: the address leaves its places and comes back at others.
+    GidChange(u8),
     /// A queue pair goes to ERR; its number in the order in which the process made them.
     QueuePairError(u64),
     /// No packet passes, and the program is not told.
@@ -220,5 +236,22 @@ pub fn address_after(first: IpAddr, index: usize) -> IpAddr {
             IpAddr::from([a, b.wrapping_add(index as u8), c, d])
         }
         IpAddr::V6(v6) => v6.into(),
+    }
+}
+
+/// The address by which a port of a device is known. Packets to any of them go to the device's own, that of the first.
+pub fn address_of_port(device: IpAddr, port: u8) -> IpAddr {
+    let moved = port.saturating_sub(1);
+    match device {
+        IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            // Beyond all that `address_after` gives.
+            IpAddr::from([a, b.wrapping_add(moved.wrapping_mul(64)), c, d])
+        }
+        IpAddr::V6(v6) => {
+            let mut words = v6.segments();
+            words[4] = words[4].wrapping_add(u16::from(moved));
+            IpAddr::from(words)
+        }
     }
 }

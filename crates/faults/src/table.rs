@@ -92,6 +92,19 @@ impl<'a> Table<'a> {
             .ok_or_else(|| self.error(key, unknown(text, words.iter().map(|(word, _)| *word), what)))
     }
 
+    /// One or several of some words, by their meaning.
+    pub(crate) fn words<T: Copy>(&self, key: &str, words: &[(&'static str, T)], what: &str) -> Found<Vec<T>> {
+        match self.value(key).map(Spanned::get_ref) {
+            Some(DeValue::Array(_)) => {}
+            _ => return Ok(self.word(key, words, what)?.map(|(_, meaning)| vec![meaning])),
+        }
+        let meaning = |text: &&str| {
+            let found = words.iter().find(|(word, _)| word == text).map(|(_, meaning)| *meaning);
+            found.ok_or_else(|| self.error(key, unknown(text, words.iter().map(|(word, _)| *word), what)))
+        };
+        self.texts(key)?.iter().map(meaning).collect::<Result<_, _>>().map(Some)
+    }
+
     fn unit<T>(&self, key: &str, read: impl Fn(&str) -> Option<T>, form: &str) -> Found<T> {
         let Some(text) = self.text(key)? else { return Ok(None) };
         read(text).map(Some).ok_or_else(|| self.error(key, format!("`{text}` is no {form}")))
@@ -118,7 +131,7 @@ impl<'a> Table<'a> {
     }
 
     pub(crate) fn texts(&self, key: &str) -> Result<Vec<&'a str>, ScenarioError> {
-        let wrong = || self.error(key, "it is a list of texts, like [\"ib_write_bw\"]");
+        let wrong = || self.error(key, "it is a list of texts, like [\"one\", \"two\"]");
         let Some(value) = self.value(key) else { return Ok(Vec::new()) };
         let DeValue::Array(items) = value.get_ref() else { return Err(wrong()) };
         let text = |item: &'a Spanned<DeValue<'a>>| match item.get_ref() {

@@ -6,7 +6,7 @@
 use crate::rules::{End, PathRule, Pattern, Scenario};
 use crate::trigger::Fires;
 use highwire_stdx::{Duration, Instant, Rng};
-use highwire_wire::{Bth, IrnEth, Opcode, Operation, Position};
+use highwire_wire::{Bth, IrnEth, Opcode, Operation, Position, Service};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -41,6 +41,19 @@ pub struct Traffic {
     rules: Vec<Rule>,
     seed: u64,
     is_silent: bool,
+    /// Bit n is set while port n is silent.
+    silent_ports: u32,
+    /// What is known of queue pairs of ports after the first, by their numbers.
+    queue_pairs: BTreeMap<u32, Place>,
+    /// The same, by the other end of their connection.
+    peers: BTreeMap<(IpAddr, u32), u8>,
+}
+
+/// Where a queue pair is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    port: u8,
+    peer: Option<(IpAddr, u32)>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,7 +75,14 @@ struct Stream {
 impl Traffic {
     /// The rules of a scenario for a device; `address_of` knows the addresses of all.
     pub fn new(scenario: &Scenario, device: usize, address_of: impl Fn(usize) -> Option<IpAddr>) -> Traffic {
-        let mut traffic = Traffic { rules: Vec::new(), seed: scenario.seed, is_silent: false };
+        let mut traffic = Traffic {
+            rules: Vec::new(),
+            seed: scenario.seed,
+            is_silent: false,
+            silent_ports: 0,
+            queue_pairs: BTreeMap::new(),
+            peers: BTreeMap::new(),
+        };
         traffic.add(&scenario.paths, device, address_of);
         traffic
     }
@@ -98,9 +118,54 @@ impl Traffic {
         self.is_silent
     }
 
+    /// Stops the packets of a port's queue pairs, in both directions, or lets them pass again.
+    pub fn silence_port(&mut self, port: u8, is_silent: bool) {
+        let bit = 1 << (port & 31);
+        self.silent_ports = if is_silent { self.silent_ports | bit } else { self.silent_ports & !bit };
+    }
+
+    /// Whether packets that arrive for some queue pairs are lost.
+    pub fn is_partly_silent(&self) -> bool {
+        self.silent_ports != 0
+    }
+
+    /// A queue pair has a port; and a peer, once it is connected. All that are not known have the first port.
+    pub fn place(&mut self, queue_pair: u32, port: u8, peer: Option<(IpAddr, u32)>) {
+        self.forget(queue_pair);
+        self.queue_pairs.insert(queue_pair, Place { port, peer });
+        if let Some(peer) = peer {
+            self.peers.insert(peer, port);
+        }
+    }
+
+    /// A queue pair is gone.
+    pub fn forget(&mut self, queue_pair: u32) {
+        let peer = self.queue_pairs.remove(&queue_pair).and_then(|place| place.peer);
+        // Another queue pair may have the peer by now, and then it stays without one until it is connected anew.
+        peer.map(|peer| self.peers.remove(&peer));
+    }
+
+    /// Whether a packet that arrives is lost, because the port of its queue pair is silent.
+    pub fn is_unheard(&self, bytes: &[u8]) -> bool {
+        let port =
+            destination(bytes).and_then(|qpn| self.queue_pairs.get(&qpn)).map_or(1, |place| place.port);
+        self.is_silent_at(port)
+    }
+
+    fn is_silent_at(&self, port: u8) -> bool {
+        self.is_silent || self.silent_ports & (1 << (port & 31)) != 0
+    }
+
+    /// The port by which a packet leaves: datagrams name their queue pair, other packets only its peer.
+    fn leaves_by(&self, packet: &Packet<'_>) -> u8 {
+        let of_sender = sender(packet.bytes).and_then(|qpn| self.queue_pairs.get(&qpn));
+        let of_peer = || Some(*self.peers.get(&(packet.to, destination(packet.bytes)?))?);
+        of_sender.map(|place| place.port).or_else(of_peer).unwrap_or(1)
+    }
+
     /// Judges a packet.
     pub fn judge(&mut self, now: Instant, packet: &Packet<'_>) -> PacketFate {
-        if self.is_silent {
+        if self.is_silent || (self.silent_ports != 0 && self.is_silent_at(self.leaves_by(packet))) {
             return PacketFate::Drop;
         }
         let kind = Kind::of(packet.bytes);
@@ -160,6 +225,23 @@ impl Stream {
         let is_lost_in_burst = self.rng.chance(loss) && self.is_bad;
         is_lost || is_lost_in_burst
     }
+}
+
+/// Three bytes at a place, as a number.
+fn number_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let [a, b, c] = *bytes.get(at..)?.first_chunk()?;
+    Some(u32::from_be_bytes([0, a, b, c]))
+}
+
+/// The queue pair to which a packet goes, as its BTH says.
+fn destination(bytes: &[u8]) -> Option<u32> {
+    number_at(bytes, 5)
+}
+
+/// The queue pair from which a datagram comes, as its DETH says.
+fn sender(bytes: &[u8]) -> Option<u32> {
+    let opcode = bytes.first().and_then(|byte| Opcode::from_u8(*byte))?;
+    (opcode.info().service == Some(Service::Ud)).then(|| number_at(bytes, Bth::LEN + 5))?
 }
 
 /// What a packet is, from its first bytes.
@@ -300,6 +382,35 @@ mod tests {
         assert_eq!(fates(&mut traffic, Opcode::RcAck, 1), "x");
         traffic.silence(false);
         assert_eq!(fates(&mut traffic, Opcode::RcAck, 1), ".");
+    }
+
+    #[test]
+    fn a_port_takes_only_its_own_queue_pairs_with_it() {
+        let mut traffic = traffic("");
+        traffic.place(0x11, 2, Some((TO, 0x22)));
+        traffic.place(0x12, 2, None);
+        traffic.silence_port(2, true);
+        let bytes = |opcode: Opcode, destination: u8, sender: u8| {
+            let mut bytes = [0; 64];
+            (bytes[0], bytes[7], bytes[Bth::LEN + 7]) = (opcode.to_u8(), destination, sender);
+            bytes
+        };
+        let mut leaves = |opcode, destination, sender| {
+            let bytes = bytes(opcode, destination, sender);
+            traffic.judge(Instant::ZERO, &Packet { to: TO, bytes: &bytes }) == PacketFate::Pass
+        };
+        assert!(!leaves(Opcode::RcSendOnly, 0x22, 0), "to the peer of its queue pair");
+        assert!(leaves(Opcode::RcSendOnly, 0x23, 0), "to another");
+        assert!(!leaves(Opcode::UdSendOnly, 0x23, 0x12), "a datagram of its queue pair");
+        assert!(leaves(Opcode::UdSendOnly, 0x23, 0x13), "of another");
+        assert!(traffic.is_partly_silent() && !traffic.is_silent());
+        assert!(traffic.is_unheard(&bytes(Opcode::RcAck, 0x11, 0)));
+        assert!(!traffic.is_unheard(&bytes(Opcode::RcAck, 0x13, 0)));
+        traffic.forget(0x11);
+        assert!(!traffic.is_unheard(&bytes(Opcode::RcAck, 0x11, 0)), "the number may be another's by now");
+        assert!(!traffic.is_unheard(&[]));
+        traffic.silence_port(2, false);
+        assert!(!traffic.is_unheard(&bytes(Opcode::RcAck, 0x12, 0)));
     }
 
     #[test]

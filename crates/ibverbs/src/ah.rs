@@ -3,7 +3,8 @@
 use crate::abi::*;
 use crate::boundary::{answer, c_api, code, input, minus_one};
 use crate::context::Context;
-use crate::limits::{GIDS, PORT};
+use crate::faults;
+use crate::limits::GIDS;
 use crate::pd::Pd;
 use crate::refusal::refused;
 use crate::registry::{self, Object, Use};
@@ -40,11 +41,12 @@ impl Object for Ah {
 ///
 /// # Errors
 /// EINVAL without one, for another port, or a source GID that is not there.
-pub(crate) fn address_of(attr: &ibv_ah_attr, first_gid: u32) -> Result<Address, c_int> {
+pub(crate) fn address_of(attr: &ibv_ah_attr, device: usize) -> Result<Address, c_int> {
     let wrong = |reason: String| Err(refused(libc::EINVAL, || reason));
-    if attr.port_num != PORT {
-        return wrong(format!("ah_attr.port_num is {}; the device has port {PORT} only", attr.port_num));
-    }
+    let port = faults::check_port(device, u32::from(attr.port_num)).map_err(|errno| {
+        refused(errno, || format!("ah_attr.{}", faults::ports(device, attr.port_num.into())))
+    })?;
+    let first_gid = faults::first_gid(device, port);
     if attr.is_global == 0 {
         return wrong(
             "ah_attr.is_global is 0; RoCE has no LIDs: set it to 1, and grh.dgid to the peer's GID".into(),
@@ -57,14 +59,14 @@ pub(crate) fn address_of(attr: &ibv_ah_attr, first_gid: u32) -> Result<Address, 
         ));
     }
     Ok(Address {
-        gid: Gid(attr.grh.dgid.raw),
+        gid: faults::behind(Gid(attr.grh.dgid.raw)).0,
         hop_limit: if attr.grh.hop_limit == 0 { 64 } else { attr.grh.hop_limit },
         traffic_class: attr.grh.traffic_class,
         flow_label: attr.grh.flow_label & 0xF_FFFF,
     })
 }
 
-pub(crate) fn attr_of(address: &Address) -> ibv_ah_attr {
+pub(crate) fn attr_of(address: &Address, port: u8) -> ibv_ah_attr {
     ibv_ah_attr {
         grh: ibv_global_route {
             dgid: ibv_gid { raw: address.gid.0 },
@@ -74,23 +76,24 @@ pub(crate) fn attr_of(address: &Address) -> ibv_ah_attr {
             traffic_class: address.traffic_class,
         },
         is_global: 1,
-        port_num: PORT,
+        port_num: port,
         ..ibv_ah_attr::default()
     }
 }
 
 fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah, c_int> {
     let pd = Use::<Pd>::find(pd)?;
-    let address = address_of(attr, crate::faults::first_gid(pd.context.index))?;
+    let address = address_of(attr, pd.context.index)?;
     let c = UnsafeCell::new(ibv_ah { context: pd.context.as_c(), pd: pd.as_c(), handle: 0 });
     registry::publish(Arc::new(Ah { c, address, _pd: pd }))
 }
 
 /// The sender of a datagram whose first 40 bytes are `grh`. For IPv4 the header lies in the last 20 of them
 /// (RoCEv2 A17.4.5.1).
-fn sender(port: u8, wc: &ibv_wc, grh: *const ibv_grh) -> Result<ibv_ah_attr, c_int> {
-    if port != PORT || wc.wc_flags & IBV_WC_GRH == 0 {
-        let reason = || "the port is 1, and the completion must be a datagram's (IBV_WC_GRH)".to_string();
+fn sender(device: usize, port: u8, wc: &ibv_wc, grh: *const ibv_grh) -> Result<ibv_ah_attr, c_int> {
+    let port = faults::check_port(device, u32::from(port))?;
+    if wc.wc_flags & IBV_WC_GRH == 0 {
+        let reason = || "the completion must be a datagram's (IBV_WC_GRH)".to_string();
         return Err(refused(libc::EINVAL, reason));
     }
     // SAFETY: the flag says that the 40 bytes are there.
@@ -111,7 +114,7 @@ fn sender(port: u8, wc: &ibv_wc, grh: *const ibv_grh) -> Result<ibv_ah_attr, c_i
     } else {
         return Err(libc::EINVAL);
     };
-    Ok(ibv_ah_attr { sl: wc.sl, dlid: wc.slid, src_path_bits: wc.dlid_path_bits, ..attr_of(&address) })
+    Ok(ibv_ah_attr { sl: wc.sl, dlid: wc.slid, src_path_bits: wc.dlid_path_bits, ..attr_of(&address, port) })
 }
 
 c_api! {
@@ -136,8 +139,8 @@ c_api! {
         attr: *mut ibv_ah_attr,
     ) -> c_int {
         let run = || {
-            registry::find::<Context>(context)?;
-            let found = sender(port, &unsafe { input(wc)? }, grh)?;
+            let device = registry::find::<Context>(context)?.index;
+            let found = sender(device, port, &unsafe { input(wc)? }, grh)?;
             if attr.is_null() {
                 return Err(libc::EINVAL);
             }
@@ -148,7 +151,10 @@ c_api! {
     }
 
     fn ibv_create_ah_from_wc(pd: *mut ibv_pd, wc: *mut ibv_wc, grh: *mut ibv_grh, port: u8) -> *mut ibv_ah {
-        let run = || create(pd, &sender(port, &unsafe { input(wc)? }, grh)?);
+        let run = || {
+            let device = registry::find::<Pd>(pd)?.context.index;
+            create(pd, &sender(device, port, &unsafe { input(wc)? }, grh)?)
+        };
         answer(run())
     }
 
@@ -160,8 +166,8 @@ c_api! {
         vlan: *mut u16,
     ) -> c_int {
         let run = || {
-            registry::find::<Context>(context)?;
-            let gid = address_of(&unsafe { input(attr)? }, 0)?.gid.0;
+            let device = registry::find::<Context>(context)?.index;
+            let gid = address_of(&unsafe { input(attr)? }, device)?.gid.0;
             if mac.is_null() {
                 return Err(libc::EINVAL);
             }

@@ -21,6 +21,8 @@ pub(crate) struct Context {
     pub(crate) device: Device,
     /// The device's place in the list.
     pub(crate) index: usize,
+    /// How often a scenario had let the device come back before.
+    pub(crate) generation: u32,
     /// The asynchronous events of this context's objects.
     pub(crate) events: EventQueue,
     /// Stands for `/dev/infiniband/uverbs0`: a file of its own that can be duplicated and passed on.
@@ -56,7 +58,7 @@ impl Used for Context {
 
 impl Context {
     fn open(entry: *mut ibv_device) -> Result<Arc<Context>, c_int> {
-        let index = device::index_of(entry).ok_or(libc::ENODEV)?;
+        let (index, generation) = device::place_of(entry).ok_or(libc::ENODEV)?;
         let open = Open::device(index)?;
         let device = open.device.clone();
         let events = device.event_queue().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
@@ -73,8 +75,14 @@ impl Context {
             abi_compat: VERBS_ABI_IS_EXTENDED,
         };
         let verbs = UnsafeCell::new(ops::verbs_context(context));
-        let context = Context { verbs, device, index, events, command, users: Users::default(), _open: open };
-        Ok(Arc::new(context))
+        let users = Users::default();
+        Ok(Arc::new(Context { verbs, device, index, generation, events, command, users, _open: open }))
+    }
+
+    /// Whether a scenario has let its device fail.
+    #[inline]
+    pub(crate) fn is_dead(&self) -> bool {
+        faults::may_refuse() && faults::is_dead(self.index, self.generation)
     }
 
     /// Where events of the object behind `pointer` go.
@@ -255,7 +263,7 @@ c_api! {
         if stock::is_device(entry) {
             return stock::open(entry);
         }
-        if device::index_of(entry).is_none() {
+        if device::place_of(entry).is_none() {
             return Failure::failure(libc::ENODEV);
         }
         let opened = Context::open(entry).and_then(registry::publish);

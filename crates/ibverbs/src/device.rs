@@ -2,14 +2,23 @@
 
 use crate::abi::*;
 use crate::boundary::{Failure, c_api, fill};
-use crate::{env, stock};
+use crate::{env, faults, stock};
 use highwire_host::default_shared_address;
 use highwire_verbs::Gid;
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
 /// Our devices, as C sees them. They are never freed: programs keep pointers to them after they have freed the list.
-struct Entries(Vec<ibv_device>);
+///
+/// A device that a scenario takes out comes back at another address, as a new one; each has a few, one after the other.
+struct Entries {
+    entries: Vec<ibv_device>,
+    /// Addresses of each device.
+    each: usize,
+}
+
+/// Addresses of each device of a scenario. A program that keeps pointers to devices that have left has to confuse so many.
+const EACH: usize = 8;
 
 // SAFETY: nothing is written after they were made, and their pointers are null.
 unsafe impl Send for Entries {}
@@ -19,17 +28,20 @@ unsafe impl Sync for Entries {}
 static ENTRIES: OnceLock<Entries> = OnceLock::new();
 
 /// Our devices; none while the environment is wrong.
-fn all() -> &'static [ibv_device] {
-    let Some(settings) = env::settings() else { return &[] };
+fn all() -> Option<&'static Entries> {
+    let settings = env::settings()?;
     let made = ENTRIES.get_or_init(|| {
         let scenario = settings.scenario.as_ref().map_or(&[][..], |scenario| &scenario.devices);
         let names: Vec<&str> = match scenario {
             [] => vec![&settings.name],
             devices => devices.iter().map(|device| device.name.as_str()).collect(),
         };
-        Entries(names.into_iter().enumerate().map(|(index, name)| entry(index, name)).collect())
+        let each = if settings.scenario.is_some() { EACH } else { 1 };
+        let numbered = names.into_iter().enumerate();
+        let entries = numbered.flat_map(|(index, name)| (0..each).map(move |_| entry(index, name)));
+        Entries { entries: entries.collect(), each }
     });
-    &made.0
+    Some(made)
 }
 
 fn entry(index: usize, name: &str) -> ibv_device {
@@ -49,14 +61,41 @@ fn entry(index: usize, name: &str) -> ibv_device {
     device
 }
 
-/// The place of a device in the list, if it is one of ours.
-pub(crate) fn index_of(device: *const ibv_device) -> Option<usize> {
-    ENTRIES.get()?.0.iter().position(|entry| std::ptr::eq(device, entry))
+/// The place of a device among all that there may be, if it is one of ours, and how often it had come back.
+pub(crate) fn place_of(device: *const ibv_device) -> Option<(usize, u32)> {
+    let Entries { entries, each } = ENTRIES.get()?;
+    let position = entries.iter().position(|entry| std::ptr::eq(device, entry))?;
+    let (index, turn) = (position / each, (position % each) as u32);
+    if *each == 1 {
+        return Some((index, 0));
+    }
+    // The latest that has this address.
+    let now = faults::generation(index);
+    let since = now.wrapping_sub(turn) % *each as u32;
+    Some((index, now.wrapping_sub(since)))
 }
 
-/// A device by its place.
+/// The place of a device among all that there may be.
+pub(crate) fn index_of(device: *const ibv_device) -> Option<usize> {
+    place_of(device).map(|(index, _)| index)
+}
+
+/// A device by its place, whether it is in the list or has left it.
 pub(crate) fn at(index: usize) -> Option<*mut ibv_device> {
-    all().get(index).map(|entry| std::ptr::from_ref(entry).cast_mut())
+    pointer_to(index, faults::generation(index))
+}
+
+fn pointer_to(index: usize, generation: u32) -> Option<*mut ibv_device> {
+    let Entries { entries, each } = all()?;
+    let entry = entries.get(index * each + generation as usize % each)?;
+    Some(std::ptr::from_ref(entry).cast_mut())
+}
+
+/// Our part of the list.
+fn listed() -> Vec<*mut ibv_device> {
+    let count = all().map_or(0, |all| all.entries.len() / all.each);
+    let places = faults::listed().unwrap_or_else(|| (0..count).map(|index| (index, 0)).collect());
+    places.into_iter().filter_map(|(index, generation)| pointer_to(index, generation)).collect()
 }
 
 /// A device's name.
@@ -90,7 +129,7 @@ pub(crate) fn guid(index: usize) -> [u8; 8] {
 
 c_api! {
     fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
-        let devices: Vec<*mut ibv_device> = (0..all().len()).filter_map(at).chain(stock::devices()).collect();
+        let devices: Vec<*mut ibv_device> = listed().into_iter().chain(stock::devices()).collect();
         if !count.is_null() {
             count.write(devices.len() as c_int);
         }

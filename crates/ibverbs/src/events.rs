@@ -112,6 +112,9 @@ pub(crate) fn withdraw<T: Object, const N: usize>(
     }
 }
 
+/// What a channel of a device that has failed reports: no queue has this tag.
+pub(crate) const NO_QUEUE: u64 = 0;
+
 /// A completion channel.
 #[repr(C)]
 pub(crate) struct Channel {
@@ -239,6 +242,11 @@ c_waits! {
                     Some(tag) => tag,
                     None => next_event(&channel.host)?,
                 };
+                // As the kernel says of a device that is gone, once its events are read; the descriptor stays readable.
+                if tag == NO_QUEUE && channel.context.is_dead() {
+                    channel.host.report(NO_QUEUE);
+                    return Err(libc::EIO);
+                }
                 // A queue that was destroyed meanwhile has no events any more.
                 let found = registry::with::<Cq, _>(tag as *const ibv_cq, |cq| {
                     cq.events.hand_out();
@@ -266,7 +274,7 @@ c_waits! {
                     Some(next) => Some(next),
                     None if !context.events.is_open() => return Err(libc::EBADF),
                     // As the kernel says of a device that is gone, once its events are read.
-                    None if crate::faults::is_dead(context.index) => return Err(libc::EIO),
+                    None if context.is_dead() => return Err(libc::EIO),
                     None => {
                         let next = context.events.next_as_read(cancel::part_of(None));
                         next.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?

@@ -21,6 +21,7 @@ use crate::events::Channel;
 use crate::pd::Pd;
 use crate::qp::Qp;
 use crate::refusal::refused;
+use crate::srq::Srq;
 use crate::{device, env, registry};
 use completions::Held;
 use diary::Diary;
@@ -33,7 +34,10 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use data_path::{completing, context_ops};
-pub(crate) use devices::{configure, first_gid, gigabits, is_dead, shape_port};
+pub(crate) use devices::{
+    behind, check_port, configure, first_gid, generation, gid_of_port, gigabits, is_dead, listed, place,
+    port_count, ports, shape_port,
+};
 
 /// Whether there is a scenario: not asked yet, none, one.
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -167,15 +171,19 @@ pub(crate) fn judge(name: &'static str, object: Option<usize>) -> c_int {
     let Some(play) = play() else { return 0 };
     let Some((function, _)) = words::function(name) else { return 0 };
     let object = object.unwrap_or_default();
-    let device = device_of(object);
+    let about = device_of(object);
+    let device = about.map(|(index, _)| index);
     let call = Call { function, device, queue_pair: play.number_of(object), thread: this_thread() };
     let refusal = play.ask(|course, now| course.call(now, &call));
     if let Some(errno) = refusal {
         return refused(errno, || "the scenario refuses this call".to_string());
     }
-    let dead = device
-        .filter(|index| is_dead(*index) && function != "ibv_get_async_event" && function != "ibv_poll_cq");
-    match dead.filter(|_| function != "ibv_dereg_mr") {
+    // What waits for events says so itself, once they are read, and memory can be given back.
+    let works = ["ibv_get_async_event", "ibv_get_cq_event", "ibv_poll_cq", "ibv_dereg_mr"];
+    match about.filter(|(index, generation)| is_dead(*index, *generation) && !works.contains(&function)) {
+        Some((index, generation)) if function == "ibv_open_device" && devices::is_gone(index, generation) => {
+            refused(libc::ENODEV, || "the scenario has taken the device out".to_string())
+        }
         Some(_) => refused(libc::EIO, || "the scenario has let the device fail".to_string()),
         None => 0,
     }
@@ -189,17 +197,18 @@ pub(crate) fn refuse<R: Failure>(name: &str, errno: c_int) -> R {
     }
 }
 
-/// The device that an object belongs to.
-fn device_of(object: usize) -> Option<usize> {
-    if let Some(index) = device::index_of(object as *const ibv_device) {
-        return Some(index);
+/// The device that an object belongs to, and how often it had come back when it was opened.
+fn device_of(object: usize) -> Option<(usize, u32)> {
+    if let Some(place) = device::place_of(object as *const ibv_device) {
+        return Some(place);
     }
-    let context = |context: &Context| context.index;
-    registry::with::<Context, _>(object as *const ibv_context, context)
-        .or_else(|| registry::with::<Pd, _>(object as *const ibv_pd, |pd| pd.context.index))
-        .or_else(|| registry::with::<Qp, _>(object as *const ibv_qp, |qp| qp.context.index))
-        .or_else(|| registry::with::<Cq, _>(object as *const ibv_cq, |cq| cq.context.index))
-        .or_else(|| registry::with::<Channel, _>(object as *const ibv_comp_channel, |it| it.context.index))
+    let place = |context: &Context| (context.index, context.generation);
+    registry::with::<Context, _>(object as *const ibv_context, place)
+        .or_else(|| registry::with::<Pd, _>(object as *const ibv_pd, |pd| place(&pd.context)))
+        .or_else(|| registry::with::<Qp, _>(object as *const ibv_qp, |qp| place(&qp.context)))
+        .or_else(|| registry::with::<Cq, _>(object as *const ibv_cq, |cq| place(&cq.context)))
+        .or_else(|| registry::with::<Srq, _>(object as *const ibv_srq, |srq| place(srq.context())))
+        .or_else(|| registry::with::<Channel, _>(object as *const ibv_comp_channel, |it| place(&it.context)))
 }
 
 /// This thread's number, in the order in which threads first called.
@@ -232,8 +241,9 @@ pub(crate) fn made_queue_pair(pointer: *const ibv_qp, device: usize, qpn: u32) {
 }
 
 /// A queue pair was destroyed.
-pub(crate) fn forget_queue_pair(pointer: *const ibv_qp) {
+pub(crate) fn forget_queue_pair(pointer: *const ibv_qp, device: usize, qpn: u32) {
     let Some(play) = play() else { return };
+    devices::displace(device, qpn);
     let mut all = lock(&play.queue_pairs);
     if let Some(number) = all.numbers.remove(&(pointer as usize)) {
         all.by_qpn.retain(|_, of| *of != number);

@@ -3,7 +3,6 @@
 use crate::abi::*;
 use crate::boundary::{answer, c_ops, code, input};
 use crate::context::Context;
-use crate::limits::PORT;
 use crate::qp::Qp;
 use crate::registry::{self, Object, Use, Used, Users};
 use highwire_host::{FlowCounts, SteerError};
@@ -216,7 +215,8 @@ c_ops! {
             let asked = unsafe { input(attr)? };
             let kind = kind_of(asked.type_)?;
             let known = IBV_FLOW_ATTR_FLAGS_DONT_TRAP | IBV_FLOW_ATTR_FLAGS_EGRESS;
-            if asked.comp_mask != 0 || asked.port != PORT || asked.flags & !known != 0 {
+            crate::faults::check_port(qp.context.index, u32::from(asked.port))?;
+            if asked.comp_mask != 0 || asked.flags & !known != 0 {
                 return Err(libc::EINVAL);
             }
             // Datagrams are steered by Q_Keys and groups, not by rules.

@@ -20,7 +20,7 @@ use highwire_host::{QueuePair, QueuePairConfig, SpreadConfig, XrcTargetConfig};
 use highwire_verbs::{QpAttr, QpCaps, QpState, SPREAD_KEY_LEN, Service, Spread, SpreadFields};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A queue pair.
@@ -43,6 +43,9 @@ pub(crate) struct Qp {
     users: Users,
     /// Whether its first failed completion was told.
     is_failing: AtomicBool,
+    /// The port that it was given, and that which has its peer's GID.
+    pub(crate) port: AtomicU8,
+    pub(crate) peer_port: AtomicU8,
 }
 
 // SAFETY: C writes to `c` under verbs' own rules; this side writes its state in `ibv_modify_qp` only, as rdma-core does.
@@ -300,6 +303,8 @@ impl Qp {
             async_events: Acknowledged::default(),
             users: Users::default(),
             is_failing: AtomicBool::new(false),
+            port: AtomicU8::new(PORT),
+            peer_port: AtomicU8::new(PORT),
         };
         Arc::get_mut(&mut place).expect("nobody else has it").write(qp);
         // SAFETY: written in the line above.
@@ -490,7 +495,7 @@ c_waits! {
             crate::report::ends(&found);
             found.stop_receiving();
             found.forget_completions();
-            crate::faults::forget_queue_pair(qp);
+            crate::faults::forget_queue_pair(qp, found.context.index, found.number());
             Ok(())
         };
         code(run())

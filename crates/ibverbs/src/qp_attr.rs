@@ -3,15 +3,18 @@
 use crate::abi::*;
 use crate::ah::{address_of, attr_of};
 use crate::boundary::{c_api, c_ops, code, input};
-use crate::limits::{MAX_RD_ATOMIC, PORT};
+use crate::limits::MAX_RD_ATOMIC;
 use crate::qp::Qp;
 use crate::query::mtu_of;
 use crate::refusal::refused;
 use crate::registry;
-use crate::{env, errno, reach, report};
-use highwire_verbs::{Access, AttrMask, Mtu, QpAttr, QpState, Recovery, Service, check_attributes};
+use crate::{env, errno, faults, reach, report};
+use highwire_verbs::{
+    Access, Address, AttrMask, Gid, Mtu, QpAttr, QpState, Recovery, Service, check_attributes,
+};
 use highwire_wire::{Psn, Qpn};
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 pub(crate) fn state_of(state: ibv_qp_state) -> Result<QpState, c_int> {
     Ok(match state {
@@ -84,9 +87,18 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
             || "alternate paths, resizing and rate limits do not exist here: clear their bits in attr_mask";
         return Err(refused(libc::EOPNOTSUPP, || reason().to_string()));
     }
-    if has(IBV_QP_PORT) && attr.port_num != PORT {
-        let port = attr.port_num;
-        return Err(refused(libc::EINVAL, || format!("port_num is {port}; the device has port {PORT} only")));
+    let index = qp.context.index;
+    let port = match has(IBV_QP_PORT) {
+        true => faults::check_port(index, u32::from(attr.port_num))?,
+        false => qp.port.load(Ordering::Relaxed),
+    };
+    if has(IBV_QP_AV) && to == QpState::Rtr && from != to && attr.ah_attr.port_num != port {
+        let asked = attr.ah_attr.port_num;
+        faults::check_port(index, u32::from(asked))
+            .map_err(|errno| refused(errno, || format!("ah_attr.{}", faults::ports(index, asked.into()))))?;
+        return Err(refused(libc::EINVAL, || {
+            format!("ah_attr.port_num is {asked}; the queue pair was given port {port} at INIT")
+        }));
     }
     if has(IBV_QP_PKEY_INDEX) && attr.pkey_index != 0 {
         let index = attr.pkey_index;
@@ -102,7 +114,6 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
             || format!("max_rd_atomic or max_dest_rd_atomic is {value}; at most {MAX_RD_ATOMIC} ({limit})");
         return Err(refused(libc::EINVAL, reason));
     }
-    let first_gid = crate::faults::first_gid(qp.context.index);
     let offered = qp.context.device.mtu();
     let begins = from == QpState::Rtr && to == QpState::Rts && qp.service == Service::Rc;
     // As cards do, whose contexts have three or five bits for these fields, and whose drivers look at no others.
@@ -110,7 +121,7 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
         state: has(IBV_QP_STATE).then_some(to),
         access: has(IBV_QP_ACCESS_FLAGS).then(|| access_of_qp(attr.qp_access_flags)),
         qkey: has(IBV_QP_QKEY).then_some(attr.qkey),
-        address: has(IBV_QP_AV).then(|| address_of(&attr.ah_attr, first_gid)).transpose()?,
+        address: has(IBV_QP_AV).then(|| address_of(&attr.ah_attr, index)).transpose()?,
         remote_qpn: has(IBV_QP_DEST_QPN).then(|| Qpn::new(attr.dest_qp_num)),
         path_mtu: has(IBV_QP_PATH_MTU).then(|| path_mtu(attr.path_mtu, offered)).transpose()?,
         rq_psn: has(IBV_QP_RQ_PSN).then(|| Psn::new(attr.rq_psn)),
@@ -125,6 +136,15 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
         notify_drained: has(IBV_QP_EN_SQD_ASYNC_NOTIFY).then_some(attr.en_sqd_async_notify != 0),
     };
     host.modify(&change).map_err(|error| errno::of_modify(&error))?;
+    qp.port.store(port, Ordering::Relaxed);
+    if has(IBV_QP_AV) {
+        qp.peer_port.store(faults::behind(Gid(attr.ah_attr.grh.dgid.raw)).1, Ordering::Relaxed);
+    }
+    if faults::may_refuse() && (has(IBV_QP_PORT) || has(IBV_QP_AV)) {
+        let now = host.query();
+        let peer = has(IBV_QP_AV).then(|| (now.address.gid, now.remote_qpn.value()));
+        faults::place(index, qp.number(), port, peer);
+    }
     if to == QpState::Rtr && from != to && env::is_loud() {
         let now = host.query();
         // A datagram service has no peer of its own, nor have raw packets.
@@ -148,6 +168,11 @@ fn recovery(qp: &Qp) -> Recovery {
 fn query(qp: &Qp) -> Result<ibv_qp_attr, c_int> {
     let now = qp.host()?.query();
     let state = to_state(now.state);
+    let port = qp.port.load(Ordering::Relaxed);
+    let peer = Address {
+        gid: faults::gid_of_port(now.address.gid, qp.peer_port.load(Ordering::Relaxed)),
+        ..now.address
+    };
     Ok(ibv_qp_attr {
         qp_state: state,
         cur_qp_state: state,
@@ -158,11 +183,11 @@ fn query(qp: &Qp) -> Result<ibv_qp_attr, c_int> {
         dest_qp_num: now.remote_qpn.value(),
         qp_access_flags: now.access.bits(),
         cap: qp.caps,
-        ah_attr: attr_of(&now.address),
+        ah_attr: attr_of(&peer, port),
         max_rd_atomic: now.max_rd_atomic,
         max_dest_rd_atomic: now.max_dest_rd_atomic,
         min_rnr_timer: now.min_rnr_timer,
-        port_num: PORT,
+        port_num: port,
         timeout: now.timeout,
         retry_cnt: now.retry_count,
         rnr_retry: now.rnr_retry,

@@ -66,7 +66,7 @@ fn device_attr(context: &Context) -> ibv_device_attr {
         max_srq_sge: MAX_SGE as c_int,
         max_pkeys: 1,
         local_ca_ack_delay: 15,
-        phys_port_cnt: 1,
+        phys_port_cnt: faults::port_count(context.index),
     }
 }
 
@@ -115,7 +115,7 @@ fn device_attr_ex(context: &Context) -> ibv_device_attr_ex {
         max_dm_size: MAX_DM,
         pci_atomic_caps: ibv_pci_atomic_caps::default(),
         xrc_odp_caps: odp_caps().rc_odp_caps,
-        phys_port_cnt_ex: 1,
+        phys_port_cnt_ex: u32::from(faults::port_count(context.index)),
     }
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn mtu_of(mtu: Mtu) -> ibv_mtu {
     }
 }
 
-fn port_attr(context: &Context) -> ibv_port_attr {
+fn port_attr(context: &Context, port: u8) -> ibv_port_attr {
     let mtu = mtu_of(context.device.mtu());
     let mut attr = ibv_port_attr {
         state: IBV_PORT_ACTIVE,
@@ -148,18 +148,16 @@ fn port_attr(context: &Context) -> ibv_port_attr {
         flags: IBV_QPF_GRH_REQUIRED,
         ..ibv_port_attr::default()
     };
-    faults::shape_port(context.index, &mut attr);
+    faults::shape_port(context.index, port, &mut attr);
     attr
 }
 
 /// The GID at a place of the table.
 pub(crate) fn gid_at(context: &Context, port: u32, index: u32) -> Result<Gid, c_int> {
-    if port != u32::from(PORT) {
-        return Err(libc::EINVAL);
-    }
-    let first = faults::first_gid(context.index);
+    let port = faults::check_port(context.index, port)?;
+    let first = faults::first_gid(context.index, port);
     match index {
-        _ if (first..first + GIDS).contains(&index) => Ok(context.device.gid()),
+        _ if (first..first + GIDS).contains(&index) => Ok(faults::gid_of_port(context.device.gid(), port)),
         0..GID_TABLE => Err(libc::ENODATA),
         _ => Err(libc::EINVAL),
     }
@@ -182,10 +180,11 @@ c_ops! {
     fn query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr, bytes: usize) -> c_int {
         let run = || {
             let context = open(context)?;
-            if port != PORT || attr.is_null() {
+            let port = faults::check_port(context.index, u32::from(port))?;
+            if attr.is_null() {
                 return Err(libc::EINVAL);
             }
-            unsafe { output(&port_attr(&context), attr, bytes) };
+            unsafe { output(&port_attr(&context, port), attr, bytes) };
             Ok(())
         };
         code(run())
@@ -249,7 +248,8 @@ c_api! {
     fn ibv_query_port_speed(context: *mut ibv_context, port: u32, speed: *mut u64) -> c_int {
         let run = || {
             let context = open(context)?;
-            if port != u32::from(PORT) || speed.is_null() {
+            faults::check_port(context.index, port)?;
+            if speed.is_null() {
                 return Err(libc::EINVAL);
             }
             unsafe { speed.write(faults::gigabits(context.index) * 10) };
@@ -311,15 +311,18 @@ c_api! {
             if flags != 0 {
                 return Err(libc::EOPNOTSUPP);
             }
-            if max_entries < GIDS as usize || entries.is_null() {
+            let ports = faults::port_count(context.index);
+            let count = GIDS as usize * usize::from(ports);
+            if max_entries < count || entries.is_null() {
                 return Err(libc::EINVAL);
             }
-            for place in 0..GIDS {
-                let index = faults::first_gid(context.index) + place;
-                let entry = gid_entry(&context, u32::from(PORT), index)?;
-                unsafe { output(&entry, entries.cast::<u8>().add(place as usize * bytes).cast(), bytes) };
+            let places = (PORT..=ports).flat_map(|port| (0..GIDS).map(move |place| (port, place)));
+            for (at, (port, place)) in places.enumerate() {
+                let index = faults::first_gid(context.index, port) + place;
+                let entry = gid_entry(&context, u32::from(port), index)?;
+                unsafe { output(&entry, entries.cast::<u8>().add(at * bytes).cast(), bytes) };
             }
-            Ok(GIDS as isize)
+            Ok(count as isize)
         };
         crate::boundary::answer(run())
     }
@@ -340,8 +343,8 @@ c_api! {
 
     fn ibv_query_pkey(context: *mut ibv_context, port: u8, index: c_int, pkey: *mut u16) -> c_int {
         let run = || {
-            open(context)?;
-            if port != PORT || index != 0 || pkey.is_null() {
+            faults::check_port(open(context)?.index, u32::from(port))?;
+            if index != 0 || pkey.is_null() {
                 return Err(libc::EINVAL);
             }
             unsafe { pkey.write(PKEY.to_be()) };
@@ -351,7 +354,8 @@ c_api! {
     }
 
     fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
-        let is_ours = registry::find::<Context>(context).is_ok() && port == PORT;
-        if is_ours && u16::from_be(pkey) == PKEY { 0 } else { minus_one(Err(libc::EINVAL)) }
+        let found = registry::find::<Context>(context);
+        let is_ours = found.and_then(|found| faults::check_port(found.index, u32::from(port)));
+        if is_ours.is_ok() && u16::from_be(pkey) == PKEY { 0 } else { minus_one(Err(libc::EINVAL)) }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::abi::*;
 use crate::boundary::{answer, c_api, c_ops, c_waits, code, input, zeroed_mutex};
+use crate::context::Context;
 use crate::cq::Cq;
 use crate::errno;
 use crate::events::{self, Acknowledged};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 pub(crate) struct Srq {
     c: UnsafeCell<ibv_srq>,
     pub(crate) host: SharedReceiveQueue,
-    _pd: Use<Pd>,
+    pd: Use<Pd>,
     /// Further objects that it keeps in use.
     _more: More,
     pub(crate) async_events: Acknowledged,
@@ -59,6 +60,10 @@ enum More {
 }
 
 impl Srq {
+    pub(crate) fn context(&self) -> &Context {
+        &self.pd.context
+    }
+
     /// Makes a queue, and writes its real limits back.
     fn create(
         pd: Use<Pd>,
@@ -95,14 +100,8 @@ impl Srq {
             cond,
             events_completed: 0,
         });
-        let srq = Srq {
-            c,
-            host,
-            _pd: pd,
-            _more: more,
-            async_events: Acknowledged::default(),
-            users: Users::default(),
-        };
+        let srq =
+            Srq { c, host, pd, _more: more, async_events: Acknowledged::default(), users: Users::default() };
         Arc::get_mut(&mut place).expect("nobody else has it").write(srq);
         // SAFETY: written in the line above.
         registry::publish(unsafe { place.assume_init() })

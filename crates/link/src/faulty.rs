@@ -68,8 +68,13 @@ pub trait Rule {
     /// The verdict on one packet.
     fn judge(&mut self, packet: &Subject<'_>) -> Verdict;
 
-    /// Whether packets that arrive get through.
-    fn hears(&self) -> bool {
+    /// Whether all packets that arrive get through.
+    fn hears_all(&self) -> bool {
+        true
+    }
+
+    /// Whether a packet that arrives gets through, by its bytes from the BTH on.
+    fn hears(&self, _bytes: &[u8]) -> bool {
         true
     }
 }
@@ -320,10 +325,13 @@ impl<L: Link, R: Rule> Link for Faulty<L, R> {
     fn receive(&mut self, now: Instant, batch: &mut RxBatch) -> usize {
         loop {
             let count = self.inner.receive(now, batch);
-            if count == 0 || self.rule.hears() {
+            if count == 0 || self.rule.hears_all() {
                 return count;
             }
-            self.counters.unheard += count as u64;
+            self.counters.unheard += batch.retain(|bytes| self.rule.hears(bytes)) as u64;
+            if !batch.is_empty() {
+                return batch.len();
+            }
         }
     }
 

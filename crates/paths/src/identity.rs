@@ -1,6 +1,6 @@
 //! The name and address of the device: the same as in the verbs library, from the same variables.
 
-use highwire_faults::{Port, Scenario, address_after};
+use highwire_faults::{Port, Scenario, address_after, address_of_port};
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::OnceLock;
@@ -23,7 +23,8 @@ pub(crate) struct Played {
     pub(crate) pci: String,
     pub(crate) numa: i32,
     pub(crate) gigabits: u32,
-    pub(crate) port: Port,
+    /// Its ports at the beginning; at least one.
+    pub(crate) ports: Vec<Port>,
 }
 
 /// A variable of the environment, unless this program has privileges that the user who set the variable has not.
@@ -61,7 +62,7 @@ impl Identity {
             pci: device.pci.clone().unwrap_or(usual.pci),
             numa: device.numa.unwrap_or(usual.numa),
             gigabits: device.gigabits.unwrap_or(usual.gigabits),
-            port: device.port,
+            ports: (1..=device.port_count()).map(|number| device.port(number)).collect(),
         };
         let interface = interface_of(address).unwrap_or_else(|| "lo".into());
         Identity { name: device.name.clone(), address, interface, played: Some(played) }
@@ -77,8 +78,9 @@ impl Identity {
         Identity { name: name.unwrap_or_else(|| "hw0".into()), address, interface, played: None }
     }
 
-    pub(crate) fn gid(&self) -> Ipv6Addr {
-        match self.address {
+    /// The GID of a port; those after the first have addresses of their own.
+    pub(crate) fn gid_of(&self, port: u8) -> Ipv6Addr {
+        match address_of_port(self.address, port) {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
             IpAddr::V6(address) => address,
         }
@@ -87,7 +89,7 @@ impl Identity {
     /// An EUI-64 made from the address; locally administered, so that it belongs to no vendor's device. The
     /// verbs library makes the same.
     pub(crate) fn guid(&self) -> [u16; 4] {
-        let gid = self.gid().octets();
+        let gid = self.gid_of(1).octets();
         let [a, b, c, d] = [gid[12] ^ gid[0], gid[13] ^ gid[7], gid[14].wrapping_mul(31), gid[15]];
         [0x0248, 0x57ff, u16::from_be_bytes([0xfe, a]), u16::from_be_bytes([b, c ^ d])]
     }
@@ -96,7 +98,12 @@ impl Identity {
 impl Played {
     /// A device for which the file says nothing. Each has a bus of its own: programs take cards on one bus for ports of one.
     fn usual(index: usize) -> Played {
-        Played { pci: format!("0000:{:02x}:00.0", 0x41 + index), numa: -1, gigabits: 100, port: Port::Active }
+        Played {
+            pci: format!("0000:{:02x}:00.0", 0x41 + index),
+            numa: -1,
+            gigabits: 100,
+            ports: vec![Port::Active],
+        }
     }
 }
 

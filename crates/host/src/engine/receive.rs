@@ -111,11 +111,12 @@ impl Engine {
         let count = neighbours.inbox.receive(most, |source, received| {
             let now = time.now();
             if let Some(disturbed) = &mut disturbed {
-                if disturbed.loses_arrival() {
+                let mut buffer = [0; PACKET_MAX_BYTES];
+                let bytes = received.copied(&mut buffer);
+                if disturbed.loses_arrival(|| bytes) {
                     return;
                 }
-                let bytes = received.copied(&mut [0; PACKET_MAX_BYTES]).to_vec();
-                disturbed.record(now, source, &bytes);
+                disturbed.record(now, source, bytes);
             }
             let mut head = [0; MAX_HEADERS_LEN];
             let (head, bytes) = look_at(&received, &mut head);

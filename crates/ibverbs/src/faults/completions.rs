@@ -39,7 +39,7 @@ struct Late {
 /// The next completion that the program gets.
 pub(crate) fn next(cq: &Cq) -> Option<Tagged> {
     let Some(play) = play() else { return cq.host.poll_tagged() };
-    if super::is_dead(cq.context.index) {
+    if cq.context.is_dead() {
         return None;
     }
     if let Some(late) = play.take_late(cq) {

@@ -12,11 +12,7 @@ static void posts(void)
 {
     struct end a, b;
     struct ibv_context *context = rig_open();
-    rig_end(&a, context, 4096);
-    rig_end(&b, context, 4096);
-    rig_queue_pair(&a, IBV_QPT_RC);
-    rig_queue_pair(&b, IBV_QPT_RC);
-    rig_connect(&a, &b);
+    rig_pair(&a, &b, context, 4096);
     int refused = 0;
     for (int i = 0; i < MESSAGES; i++) {
         a.bytes[0] = (char)i;
@@ -43,11 +39,7 @@ static void object(void)
 {
     struct end a, b;
     struct ibv_context *context = rig_open();
-    rig_end(&a, context, 4096);
-    rig_end(&b, context, 4096);
-    rig_queue_pair(&a, IBV_QPT_RC);
-    rig_queue_pair(&b, IBV_QPT_RC);
-    rig_connect(&a, &b);
+    rig_pair(&a, &b, context, 4096);
     const int expected[] = {0, EAGAIN, EAGAIN, 0};
     for (int i = 0; i < 4; i++) {
         struct ibv_send_wr request = {.wr_id = i, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,

@@ -39,14 +39,6 @@ static struct ibv_wc next(struct end *end)
     return wc;
 }
 
-static enum ibv_qp_state state_of(struct ibv_qp *qp)
-{
-    struct ibv_qp_attr attr;
-    struct ibv_qp_init_attr init;
-    CHECK_EQUAL(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init), 0);
-    return attr.qp_state;
-}
-
 static void write_to(struct end *a, struct end *b, int id) { rig_post(a, IBV_WR_RDMA_WRITE, id, 0, 8, b, 0); }
 
 /* The third fails, its queue pair is in ERR as after a card's time-out, and what was posted behind it is flushed. */
@@ -58,7 +50,7 @@ static void fails(struct end *a, struct end *b)
         CHECK_EQUAL(wc.status, IBV_WC_SUCCESS);
         CHECK_EQUAL(wc.opcode, IBV_WC_RDMA_WRITE);
     }
-    CHECK_EQUAL(state_of(a->qp), IBV_QPS_RTS);
+    CHECK_EQUAL(rig_state(a->qp), IBV_QPS_RTS);
     rig_receive(a, 77, 0, 8);
     write_to(a, b, 3);
     struct ibv_wc wc = next(a);
@@ -69,17 +61,14 @@ static void fails(struct end *a, struct end *b)
     /* Whoever reads these before the status finds no WRITE of eight bytes. */
     CHECK(wc.opcode != IBV_WC_RDMA_WRITE && wc.opcode != IBV_WC_SEND && wc.opcode != IBV_WC_RECV);
     CHECK(wc.byte_len != 8);
-    CHECK_EQUAL(state_of(a->qp), IBV_QPS_ERR);
+    CHECK_EQUAL(rig_state(a->qp), IBV_QPS_ERR);
     CHECK_EQUAL(rig_next(a->recv_cq).status, IBV_WC_WR_FLUSH_ERR);
     write_to(a, b, 4);
     wc = next(a);
     CHECK_EQUAL(wc.wr_id, 4);
     CHECK_EQUAL(wc.status, IBV_WC_WR_FLUSH_ERR);
     /* RESET makes it new, and the scenario is over. */
-    struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
-    CHECK_EQUAL(ibv_modify_qp(a->qp, &reset, IBV_QP_STATE), 0);
-    CHECK_EQUAL(ibv_modify_qp(b->qp, &reset, IBV_QP_STATE), 0);
-    rig_connect(a, b);
+    rig_connect_again(a, b);
     write_to(a, b, 5);
     CHECK_EQUAL(next(a).status, IBV_WC_SUCCESS);
 }
@@ -116,7 +105,7 @@ static void missing(struct end *a, struct end *b)
     CHECK_EQUAL(next(a).wr_id, 3);
     struct ibv_wc wc;
     CHECK_EQUAL(poll_once(a, &wc), 0);
-    CHECK_EQUAL(state_of(a->qp), IBV_QPS_RTS);
+    CHECK_EQUAL(rig_state(a->qp), IBV_QPS_RTS);
 }
 
 int main(int argc, char **argv)

@@ -3,32 +3,8 @@
  */
 #include "rig.h"
 #include <dirent.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
-
-static void read_file(const char *path, char *text, size_t room)
-{
-    int fd = open(path, O_RDONLY);
-    if (fd < 0)
-        fprintf(stderr, "%s\n", path);
-    CHECK(fd >= 0);
-    ssize_t length = read(fd, text, room - 1);
-    CHECK(length >= 0);
-    close(fd);
-    text[length] = 0;
-    text[strcspn(text, "\n")] = 0;
-}
-
-static void check_file(const char *path, const char *expected)
-{
-    char text[100];
-    read_file(path, text, sizeof text);
-    if (strcmp(text, expected)) {
-        fprintf(stderr, "%s is %s, not %s\n", path, text, expected);
-        exit(1);
-    }
-}
 
 int main(void)
 {
@@ -71,34 +47,34 @@ int main(void)
         snprintf(buses[i], sizeof buses[i], "%.7s", bdf);
         snprintf(path, sizeof path, "/sys/class/pci_bus/%.7s/../../%s/numa_node", bdf, bdf);
         snprintf(text, sizeof text, "%d", numa[i]);
-        check_file(path, text);
+        rig_check_file(path, text);
         snprintf(path, sizeof path, "/sys/class/pci_bus/%.7s/../../%s/class", bdf, bdf);
-        check_file(path, "0x020000");
+        rig_check_file(path, "0x020000");
         snprintf(path, sizeof path, "/sys/class/pci_bus/%.7s/../../%s/../max_link_width", bdf, bdf);
-        check_file(path, "16");
+        rig_check_file(path, "16");
         /* As libpci, which ends a program that finds no such files. */
         snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/resource", bdf);
-        check_file(path, "0x0000000000000000 0x0000000000000000 0x0000000000000000");
+        rig_check_file(path, "0x0000000000000000 0x0000000000000000 0x0000000000000000");
         snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/irq", bdf);
-        check_file(path, "0");
+        rig_check_file(path, "0");
         struct stat config;
         snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/config", bdf);
         CHECK_EQUAL(stat(path, &config), 0);
         CHECK_EQUAL(config.st_size, 256);
         /* As UCX. */
         snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/numa_node", bdf);
-        check_file(path, text);
+        rig_check_file(path, text);
         CHECK(realpath(list[i]->ibdev_path, real));
         *strrchr(real, '/') = 0;
         *strrchr(real, '/') = 0;
         snprintf(path, sizeof path, "%.4000s/current_link_speed", real);
-        check_file(path, "32.0 GT/s PCIe");
+        rig_check_file(path, "32.0 GT/s PCIe");
         /* As Mooncake: from the device's folder upwards. */
         snprintf(path, sizeof path, "/sys/class/infiniband/%s/../..", names[i]);
         CHECK(realpath(path, real));
         CHECK(!strcmp(strrchr(real, '/') + 1, bdf));
         snprintf(path, sizeof path, "/sys/class/infiniband/%s/../../numa_node", names[i]);
-        check_file(path, text);
+        rig_check_file(path, text);
         /* As gloo. */
         snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/infiniband", bdf);
         DIR *folder = opendir(path);
@@ -110,12 +86,12 @@ int main(void)
         CHECK(found);
 
         snprintf(path, sizeof path, "/sys/class/infiniband/%s/ports/1/state", names[i]);
-        check_file(path, states[i] == 4 ? "4: ACTIVE" : states[i] == 1 ? "1: DOWN" : "2: INIT");
+        rig_check_file(path, states[i] == 4 ? "4: ACTIVE" : states[i] == 1 ? "1: DOWN" : "2: INIT");
         snprintf(path, sizeof path, "/sys/class/infiniband/%s/ports/1/rate", names[i]);
-        read_file(path, text, sizeof text);
+        rig_read_file(path, text, sizeof text);
         CHECK_EQUAL(atoi(text), gigabits[i]);
         snprintf(path, sizeof path, "/sys/class/infiniband/%s/ports/1/gids/0", names[i]);
-        read_file(path, text, sizeof text);
+        rig_read_file(path, text, sizeof text);
         char gid[64];
         const uint8_t *raw = gids[i].raw;
         snprintf(gid, sizeof gid, "%02x%02x:%02x%02x", raw[12], raw[13], raw[14], raw[15]);

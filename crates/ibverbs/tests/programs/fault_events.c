@@ -10,20 +10,17 @@
 /* Two seconds: a flap is far shorter, on a busy machine too. */
 #define RIG_TIMEOUT 16
 #include "rig.h"
-#include <fcntl.h>
 #include <poll.h>
 
 static struct end a, b;
 static struct ibv_context *context;
 
-/* The next event; the runner's time-out is the guard against one that never comes. */
+/* The next event, of the first port if it is one of a port. */
 static enum ibv_event_type next_event(void)
 {
-    struct ibv_async_event event;
-    CHECK_EQUAL(ibv_get_async_event(context, &event), 0);
+    struct ibv_async_event event = rig_event(context);
     if (event.event_type == IBV_EVENT_PORT_ERR || event.event_type == IBV_EVENT_PORT_ACTIVE)
         CHECK_EQUAL(event.element.port_num, 1);
-    ibv_ack_async_event(&event);
     return event.event_type;
 }
 
@@ -41,39 +38,15 @@ static enum ibv_port_state port_state(void)
     return port.state;
 }
 
-static enum ibv_qp_state state_of(struct ibv_qp *qp)
-{
-    struct ibv_qp_attr attr;
-    struct ibv_qp_init_attr init;
-    CHECK_EQUAL(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init), 0);
-    return attr.qp_state;
-}
-
 /* What programs read that do not ask verbs. */
 static void check_file(const char *name, const char *expected)
 {
-    char path[300], text[64] = "";
+    char path[300];
     snprintf(path, sizeof path, "/sys/class/infiniband/%s/ports/1/%s", ibv_get_device_name(context->device), name);
-    int fd = open(path, O_RDONLY);
-    CHECK(fd >= 0);
-    ssize_t length = read(fd, text, sizeof text - 1);
-    CHECK(length > 0);
-    close(fd);
-    text[strcspn(text, "\n")] = 0;
-    if (strcmp(text, expected)) {
-        fprintf(stderr, "%s is %s, not %s\n", path, text, expected);
-        exit(1);
-    }
+    rig_check_file(path, expected);
 }
 
-static void connect_both(void)
-{
-    rig_end(&a, context, 4096);
-    rig_end(&b, context, 4096);
-    rig_queue_pair(&a, IBV_QPT_RC);
-    rig_queue_pair(&b, IBV_QPT_RC);
-    rig_connect(&a, &b);
-}
+static void connect_both(void) { rig_pair(&a, &b, context, 4096); }
 
 static void write_to(int id) { rig_post(&a, IBV_WR_RDMA_WRITE, id, 0, 8, &b, 0); }
 
@@ -98,7 +71,7 @@ static void flaps(void)
         CHECK_EQUAL(wc.wr_id, id);
         CHECK_EQUAL(wc.status, IBV_WC_SUCCESS);
     }
-    CHECK_EQUAL(state_of(a.qp), IBV_QPS_RTS);
+    CHECK_EQUAL(rig_state(a.qp), IBV_QPS_RTS);
     CHECK_EQUAL(has_event(), 0);
 }
 
@@ -128,8 +101,8 @@ static void dies(int is_told)
         CHECK_EQUAL(wc.wr_id, id);
         CHECK_EQUAL(wc.status, IBV_WC_WR_FLUSH_ERR);
     }
-    CHECK_EQUAL(state_of(a.qp), IBV_QPS_ERR);
-    CHECK_EQUAL(state_of(b.qp), IBV_QPS_RTS);
+    CHECK_EQUAL(rig_state(a.qp), IBV_QPS_ERR);
+    CHECK_EQUAL(rig_state(b.qp), IBV_QPS_RTS);
     CHECK_EQUAL(ibv_poll_cq(b.recv_cq, 1, &wc), 0);
     CHECK_EQUAL(b.bytes[0], 0);
     CHECK_EQUAL(has_event(), 0);
@@ -200,14 +173,8 @@ static void fatal(void)
     struct ibv_wc wc;
     CHECK_EQUAL(ibv_poll_cq(a.send_cq, 1, &wc), 0);
     check_file("state", "1: DOWN");
-    struct end *ends[] = {&a, &b};
-    for (int i = 0; i < 2; i++) {
-        CHECK_EQUAL(ibv_destroy_qp(ends[i]->qp), 0);
-        CHECK_EQUAL(ibv_destroy_cq(ends[i]->send_cq), 0);
-        CHECK_EQUAL(ibv_destroy_cq(ends[i]->recv_cq), 0);
-        CHECK_EQUAL(ibv_dereg_mr(ends[i]->mr), 0);
-        CHECK_EQUAL(ibv_dealloc_pd(ends[i]->pd), 0);
-    }
+    rig_close(&a);
+    rig_close(&b);
     CHECK_EQUAL(ibv_close_device(context), 0);
 }
 

@@ -18,37 +18,22 @@ static int order(const char *words)
     return WEXITSTATUS(status);
 }
 
-static enum ibv_event_type next_event(void)
-{
-    struct ibv_async_event event;
-    CHECK_EQUAL(ibv_get_async_event(context, &event), 0);
-    ibv_ack_async_event(&event);
-    return event.event_type;
-}
-
 int main(void)
 {
     struct end a, b;
     context = rig_open();
-    rig_end(&a, context, 4096);
-    rig_end(&b, context, 4096);
-    rig_queue_pair(&a, IBV_QPT_RC);
-    rig_queue_pair(&b, IBV_QPT_RC);
-    rig_connect(&a, &b);
+    rig_pair(&a, &b, context, 4096);
     rig_post(&a, IBV_WR_RDMA_WRITE, 1, 0, 8, &b, 0);
     CHECK_EQUAL(rig_next(a.send_cq).status, IBV_WC_SUCCESS);
     CHECK_EQUAL(order("event port-dwon"), 2);
     CHECK_EQUAL(order("event port-down --device hw7"), 2);
     CHECK_EQUAL(order("event port-down"), 0);
-    CHECK_EQUAL(next_event(), IBV_EVENT_PORT_ERR);
+    CHECK_EQUAL(rig_event(context).event_type, IBV_EVENT_PORT_ERR);
     rig_post(&a, IBV_WR_RDMA_WRITE, 2, 0, 8, &b, 0);
     CHECK_EQUAL(rig_next(a.send_cq).status, IBV_WC_RETRY_EXC_ERR);
     CHECK_EQUAL(order("event port-up"), 0);
-    CHECK_EQUAL(next_event(), IBV_EVENT_PORT_ACTIVE);
-    struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
-    CHECK_EQUAL(ibv_modify_qp(a.qp, &reset, IBV_QP_STATE), 0);
-    CHECK_EQUAL(ibv_modify_qp(b.qp, &reset, IBV_QP_STATE), 0);
-    rig_connect(&a, &b);
+    CHECK_EQUAL(rig_event(context).event_type, IBV_EVENT_PORT_ACTIVE);
+    rig_connect_again(&a, &b);
     rig_post(&a, IBV_WR_RDMA_WRITE, 3, 0, 8, &b, 0);
     CHECK_EQUAL(rig_next(a.send_cq).status, IBV_WC_SUCCESS);
     return 0;

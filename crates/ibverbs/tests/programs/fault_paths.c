@@ -37,11 +37,7 @@ int main(int argc, char **argv)
 {
     CHECK(argc == 2);
     struct ibv_context *context = rig_open();
-    rig_end(&a, context, MESSAGES * BYTES);
-    rig_end(&b, context, MESSAGES * BYTES);
-    rig_queue_pair(&a, IBV_QPT_RC);
-    rig_queue_pair(&b, IBV_QPT_RC);
-    rig_connect(&a, &b);
+    rig_pair(&a, &b, context, MESSAGES * BYTES);
     if (!strcmp(argv[1], "deaf"))
         deaf();
     else

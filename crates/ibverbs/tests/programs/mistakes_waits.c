@@ -133,14 +133,8 @@ static void wrong_psn(uint32_t expected)
 static void datagram(uint32_t qkey, uint32_t room)
 {
     fresh(IBV_QPT_UD);
-    struct end *ends[] = {&a, &b};
-    for (int i = 0; i < 2; i++) {
-        struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
-        rig_init(ends[i]->qp);
-        CHECK_EQUAL(ibv_modify_qp(ends[i]->qp, &attr, IBV_QP_STATE), 0);
-        attr.qp_state = IBV_QPS_RTS;
-        CHECK_EQUAL(ibv_modify_qp(ends[i]->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
-    }
+    rig_datagrams(a.qp, 1);
+    rig_datagrams(b.qp, 1);
     struct ibv_ah_attr to = {.is_global = 1, .port_num = 1, .grh = {.dgid = gid, .hop_limit = 64}};
     struct ibv_ah *ah = ibv_create_ah(a.pd, &to);
     CHECK(ah);

@@ -12,11 +12,7 @@ static void play(const char *end)
 {
     struct end a, b;
     struct ibv_context *context = rig_open();
-    rig_end(&a, context, 4096);
-    rig_end(&b, context, 4096);
-    rig_queue_pair(&a, IBV_QPT_RC);
-    rig_queue_pair(&b, IBV_QPT_RC);
-    rig_connect(&a, &b);
+    rig_pair(&a, &b, context, 4096);
     CHECK(!ibv_create_cq(context, 0, NULL, NULL, 0));
     b.mr->rkey ^= 0x5500;
     rig_post(&a, IBV_WR_RDMA_WRITE, 7, 0, 8, &b, 0);

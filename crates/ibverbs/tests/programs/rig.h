@@ -3,6 +3,7 @@
 #define RIG_H
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -81,20 +82,69 @@ static void rig_queue_pair(struct end *end, enum ibv_qp_type type)
     CHECK((end->qp = ibv_create_qp(end->pd, &attr)) != NULL);
 }
 
-static void rig_init(struct ibv_qp *qp)
+/* Two ends of one device, each with a queue pair, not connected. */
+static void rig_ends(struct end *a, struct end *b, struct ibv_context *context, size_t length, enum ibv_qp_type type)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL_ACCESS, .qkey = 0x1234567};
+    rig_end(a, context, length);
+    rig_end(b, context, length);
+    rig_queue_pair(a, type);
+    rig_queue_pair(b, type);
+}
+
+/* Destroys what an end has, and gives its memory back. */
+static void rig_close(struct end *end)
+{
+    if (end->qp)
+        CHECK_EQUAL(ibv_destroy_qp(end->qp), 0);
+    CHECK_EQUAL(ibv_destroy_cq(end->send_cq), 0);
+    CHECK_EQUAL(ibv_destroy_cq(end->recv_cq), 0);
+    CHECK_EQUAL(ibv_dereg_mr(end->mr), 0);
+    CHECK_EQUAL(ibv_dealloc_pd(end->pd), 0);
+    CHECK_EQUAL(munmap(end->bytes, end->length), 0);
+    memset(end, 0, sizeof *end);
+}
+
+/* To INIT, at a port. */
+static void rig_init_at(struct ibv_qp *qp, int port)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = port, .qp_access_flags = ALL_ACCESS, .qkey = 0x1234567};
     int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
     mask |= qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
     CHECK_EQUAL(ibv_modify_qp(qp, &attr, mask), 0);
 }
 
+static void rig_init(struct ibv_qp *qp) { rig_init_at(qp, 1); }
+
+static void rig_reset(struct ibv_qp *qp)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+    CHECK_EQUAL(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
+}
+
+static enum ibv_qp_state rig_state(struct ibv_qp *qp)
+{
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    CHECK_EQUAL(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init), 0);
+    return attr.qp_state;
+}
+
+/* A datagram's queue pair, ready to send. */
+static void rig_datagrams(struct ibv_qp *qp, int port)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
+    rig_init_at(qp, port);
+    CHECK_EQUAL(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
+    attr.qp_state = IBV_QPS_RTS;
+    CHECK_EQUAL(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+}
+
 /* Both directions of a reliable or unreliable connection, ready to send; PSNs differ by direction. */
-static void rig_to(struct ibv_qp *qp, uint32_t peer, union ibv_gid gid, uint32_t own_psn, uint32_t peer_psn)
+static void rig_to_at(struct ibv_qp *qp, int port, uint32_t peer, union ibv_gid gid, uint32_t own_psn, uint32_t peer_psn)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer, .rq_psn = peer_psn,
         .max_dest_rd_atomic = 4, .min_rnr_timer = 1, .timeout = RIG_TIMEOUT, .retry_cnt = 7, .rnr_retry = 7, .sq_psn = own_psn,
-        .max_rd_atomic = 4, .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = gid, .hop_limit = 64}}};
+        .max_rd_atomic = 4, .ah_attr = {.is_global = 1, .port_num = port, .grh = {.dgid = gid, .hop_limit = 64}}};
     int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
     int is_rc = qp->qp_type == IBV_QPT_RC;
     CHECK_EQUAL(ibv_modify_qp(qp, &attr, mask | (is_rc ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)), 0);
@@ -104,15 +154,71 @@ static void rig_to(struct ibv_qp *qp, uint32_t peer, union ibv_gid gid, uint32_t
     CHECK_EQUAL(ibv_modify_qp(qp, &attr, mask | is_rc), 0);
 }
 
-static void rig_connect(struct end *a, struct end *b)
+static void rig_to(struct ibv_qp *qp, uint32_t peer, union ibv_gid gid, uint32_t own_psn, uint32_t peer_psn)
+{
+    rig_to_at(qp, 1, peer, gid, own_psn, peer_psn);
+}
+
+/* Both ends at a port of this number. */
+static void rig_connect_at(struct end *a, struct end *b, int port)
 {
     union ibv_gid gid_a, gid_b;
-    CHECK_EQUAL(ibv_query_gid(a->context, 1, 0, &gid_a), 0);
-    CHECK_EQUAL(ibv_query_gid(b->context, 1, 0, &gid_b), 0);
-    rig_init(a->qp);
-    rig_init(b->qp);
-    rig_to(a->qp, b->qp->qp_num, gid_b, 0x111111, 0x222222);
-    rig_to(b->qp, a->qp->qp_num, gid_a, 0x222222, 0x111111);
+    CHECK_EQUAL(ibv_query_gid(a->context, port, 0, &gid_a), 0);
+    CHECK_EQUAL(ibv_query_gid(b->context, port, 0, &gid_b), 0);
+    rig_init_at(a->qp, port);
+    rig_init_at(b->qp, port);
+    rig_to_at(a->qp, port, b->qp->qp_num, gid_b, 0x111111, 0x222222);
+    rig_to_at(b->qp, port, a->qp->qp_num, gid_a, 0x222222, 0x111111);
+}
+
+static void rig_connect(struct end *a, struct end *b) { rig_connect_at(a, b, 1); }
+
+/* Two ends of one device with a reliable connection between them. */
+static void rig_pair(struct end *a, struct end *b, struct ibv_context *context, size_t length)
+{
+    rig_ends(a, b, context, length, IBV_QPT_RC);
+    rig_connect(a, b);
+}
+
+/* A connection after an error, from the beginning. */
+static void rig_connect_again(struct end *a, struct end *b)
+{
+    rig_reset(a->qp);
+    rig_reset(b->qp);
+    rig_connect(a, b);
+}
+
+/* The next event, acknowledged; the runner's time-out is the guard against one that never comes. */
+static struct ibv_async_event rig_event(struct ibv_context *context)
+{
+    struct ibv_async_event event;
+    CHECK_EQUAL(ibv_get_async_event(context, &event), 0);
+    ibv_ack_async_event(&event);
+    return event;
+}
+
+/* The first line of a file. */
+static void rig_read_file(const char *path, char *text, size_t room)
+{
+    int fd = open(path, O_RDONLY);
+    if (fd < 0)
+        fprintf(stderr, "%s\n", path);
+    CHECK(fd >= 0);
+    ssize_t length = read(fd, text, room - 1);
+    CHECK(length >= 0);
+    close(fd);
+    text[length] = 0;
+    text[strcspn(text, "\n")] = 0;
+}
+
+static void rig_check_file(const char *path, const char *expected)
+{
+    char text[256];
+    rig_read_file(path, text, sizeof text);
+    if (strcmp(text, expected)) {
+        fprintf(stderr, "%s is %s, not %s\n", path, text, expected);
+        exit(1);
+    }
 }
 
 /* The next completion. The runner's time-out is the guard against one that never comes. */

@@ -125,6 +125,23 @@ impl RxBatch {
         self.arrival.bytes == 0
     }
 
+    /// Keeps only the packets of which this is true; returns how many are gone.
+    pub(crate) fn retain(&mut self, mut keeps: impl FnMut(&[u8]) -> bool) -> usize {
+        let Arrival { bytes, segment_bytes, .. } = self.arrival;
+        let (mut kept, mut gone) = (0, 0);
+        for start in (0..bytes).step_by(segment_bytes) {
+            let end = bytes.min(start + segment_bytes);
+            if keeps(&self.bytes[start..end]) {
+                self.bytes.copy_within(start..end, kept);
+                kept += end - start;
+            } else {
+                gone += 1;
+            }
+        }
+        self.arrival.bytes = kept;
+        gone
+    }
+
     /// Forgets what is in it.
     pub fn clear(&mut self) {
         self.arrival = NOTHING;
@@ -173,6 +190,21 @@ impl<'a> Iterator for Packets<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packets_that_are_not_kept_leave_no_gap() {
+        let train = |keeps: &[u8]| {
+            let mut batch = RxBatch::new();
+            batch.buffer()[..5].copy_from_slice(&[1, 1, 2, 2, 3]);
+            batch.fill(Arrival { bytes: 5, segment_bytes: 2, ..NOTHING });
+            let gone = batch.retain(|bytes| keeps.contains(&bytes[0]));
+            (gone, batch.packets().map(|packet| packet.bytes.to_vec()).collect::<Vec<_>>())
+        };
+        assert_eq!(train(&[1, 2, 3]), (0, vec![vec![1, 1], vec![2, 2], vec![3]]));
+        assert_eq!(train(&[1, 3]), (1, vec![vec![1, 1], vec![3]]));
+        assert_eq!(train(&[2]), (2, vec![vec![2, 2]]));
+        assert_eq!(train(&[]), (3, vec![]));
+    }
 
     #[test]
     fn a_rider_is_the_last_packet_and_shorter() {

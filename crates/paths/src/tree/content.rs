@@ -33,36 +33,12 @@ pub(super) fn files(identity: &Identity, minor: u32) -> Vec<(String, String)> {
     }
 
     let played = identity.played.as_ref();
-    let (state, physical) = states(played.map_or(Port::Active, |played| played.port));
     let rate = rate(played.map_or(100, |played| played.gigabits));
-    let port = format!("{device}/ports/1");
-    let gid = identity.gid().segments().map(|word| format!("{word:04x}")).join(":");
-    for (path, text) in [
-        ("state", state),
-        ("phys_state", physical),
-        ("link_layer", "Ethernet"),
-        ("rate", rate),
-        ("lid", "0x0"),
-        ("lid_mask_count", "0"),
-        ("sm_lid", "0x0"),
-        ("sm_sl", "0"),
-        ("cap_mask", "0x00010000"),
-        ("pkeys/0", "0xffff"),
-    ] {
-        file(format!("{port}/{path}"), text);
-    }
-    // Both are equal, because scripts for the kernel's software RNIC ask for index 1.
-    for index in 0..2 {
-        file(format!("{port}/gids/{index}"), &gid);
-        file(format!("{port}/gid_attrs/types/{index}"), "RoCE v2");
-        file(format!("{port}/gid_attrs/ndevs/{index}"), interface);
-    }
-    // The kernel's table has places for more, and an empty one reads as zeros.
-    for index in 2..GID_TABLE {
-        file(format!("{port}/gids/{index}"), "0000:0000:0000:0000:0000:0000:0000:0000");
-    }
-    for counter in COUNTERS {
-        file(format!("{port}/counters/{counter}"), "0");
+    let ports = played.map_or(&[Port::Active][..], |played| &played.ports);
+    for (number, state) in (1..).zip(ports) {
+        let folder = format!("{device}/ports/{number}");
+        let gid = identity.gid_of(number).segments().map(|word| format!("{word:04x}")).join(":");
+        port(&mut file, &folder, (*state, rate), (&gid, interface));
     }
 
     file("sys/class/infiniband_verbs/abi_version".into(), "6");
@@ -79,6 +55,43 @@ pub(super) fn files(identity: &Identity, minor: u32) -> Vec<(String, String)> {
         file(format!("{folder}/dev"), &format!("231:{}", first + minor));
     }
     files
+}
+
+/// The files of a port: its state and rate, its GID and the interface that has the address.
+fn port(
+    file: &mut impl FnMut(String, &str),
+    folder: &str,
+    (state, rate): (Port, &str),
+    (gid, interface): (&str, &str),
+) {
+    let (state, physical) = states(state);
+    for (path, text) in [
+        ("state", state),
+        ("phys_state", physical),
+        ("link_layer", "Ethernet"),
+        ("rate", rate),
+        ("lid", "0x0"),
+        ("lid_mask_count", "0"),
+        ("sm_lid", "0x0"),
+        ("sm_sl", "0"),
+        ("cap_mask", "0x00010000"),
+        ("pkeys/0", "0xffff"),
+    ] {
+        file(format!("{folder}/{path}"), text);
+    }
+    // Both are equal, because scripts for the kernel's software RNIC ask for index 1.
+    for index in 0..2 {
+        file(format!("{folder}/gids/{index}"), gid);
+        file(format!("{folder}/gid_attrs/types/{index}"), "RoCE v2");
+        file(format!("{folder}/gid_attrs/ndevs/{index}"), interface);
+    }
+    // The kernel's table has places for more, and an empty one reads as zeros.
+    for index in 2..GID_TABLE {
+        file(format!("{folder}/gids/{index}"), "0000:0000:0000:0000:0000:0000:0000:0000");
+    }
+    for counter in COUNTERS {
+        file(format!("{folder}/counters/{counter}"), "0");
+    }
 }
 
 /// A port's logical and physical state.

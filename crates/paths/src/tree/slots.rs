@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_file_lies_where_the_kernel_would_put_it() {
-        let played = Played { pci: "0000:c1:00.0".into(), numa: 1, gigabits: 400, port: Port::Active };
+        let played = Played { pci: "0000:c1:00.0".into(), numa: 1, gigabits: 400, ports: vec![Port::Active] };
         let address = "127.1.1.1".parse().expect("an address");
         let identity =
             Identity { name: "mlx5_0".into(), address, interface: "lo".into(), played: Some(played) };

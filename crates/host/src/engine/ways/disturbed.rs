@@ -170,8 +170,8 @@ impl Disturbed {
     }
 
     /// Whether a packet that came out of a ring is lost before anything else; it is counted.
-    pub(crate) fn loses_arrival(&mut self) -> bool {
-        let is_lost = self.deafness.as_ref().is_some_and(PacketFaults::is_silent);
+    pub(crate) fn loses_arrival<'a>(&mut self, bytes: impl FnOnce() -> &'a [u8]) -> bool {
+        let is_lost = self.deafness.as_ref().is_some_and(|faults| faults.loses(bytes));
         self.unheard += u64::from(is_lost);
         is_lost
     }
