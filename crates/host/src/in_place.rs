@@ -24,6 +24,7 @@ mod fork;
 mod maps;
 mod moving;
 mod still;
+mod system;
 mod threads;
 
 pub use still::{MovingWay, moved_by, permit_moving};

@@ -171,6 +171,7 @@ impl Open {
                 crate::report::note(&line);
                 crate::record::note(About::Trouble, 0, &line);
             });
+            crate::refusal::was_said();
             errno::of_open(&error)
         })?;
         PACKET_KIND.store(if device.gid().to_ip().is_ipv4() { 0b1010 } else { 0b1001 }, Ordering::Relaxed);

@@ -20,6 +20,7 @@ thread_local! {
     // Cells of plain data: a thread's end, also a cancelled one's, has nothing of theirs to drop.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static FAILED: Cell<c_int> = const { Cell::new(0) };
+    static IS_SAID: Cell<bool> = const { Cell::new(false) };
     static REASON: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
@@ -38,12 +39,13 @@ fn told_aloud<R>(call: &'static str, run: impl FnOnce() -> R) -> R {
     if depth == 0 {
         FAILED.set(0);
         REASON.take();
+        IS_SAID.set(false);
     }
     let result = run();
     DEPTH.set(depth);
     if depth == 0 {
         let (errno, reason) = (FAILED.replace(0), REASON.take());
-        if errno != 0 && !is_an_answer(errno) {
+        if errno != 0 && !is_an_answer(errno) && !IS_SAID.get() {
             say_about(About::Refusal, 0, &line(call, errno, reason.as_deref()));
         }
     }
@@ -68,6 +70,11 @@ pub(crate) fn because(reason: impl FnOnce() -> String) {
     } else {
         REASON.set(Some(reason()));
     }
+}
+
+/// The reason why the call in progress fails was printed already, as it is without `HIGHWIRE_LOG` too.
+pub(crate) fn was_said() {
+    IS_SAID.set(true);
 }
 
 /// The errno of a refusal, whose reason is given.

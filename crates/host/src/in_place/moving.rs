@@ -10,6 +10,7 @@
 
 use super::maps::Piece;
 use super::still::{self, Still};
+use super::system::{self, remap};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -32,8 +33,7 @@ pub(super) struct Target<'a> {
 pub(super) fn reserve(length: usize) -> io::Result<usize> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: new memory at a place of the kernel's choice.
-    let start = unsafe { libc::mmap(ptr::null_mut(), length, libc::PROT_NONE, flags, -1, 0) };
-    if start == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(start as usize) }
+    unsafe { system::map(&(0..length), libc::PROT_NONE, flags, -1, 0) }
 }
 
 /// Gives address space back, with what is parked there.
@@ -42,7 +42,7 @@ pub(super) fn reserve(length: usize) -> io::Result<usize> {
 /// Nothing uses it any more.
 pub(super) unsafe fn unreserve(range: &Range<usize>) {
     // SAFETY: by contract.
-    unsafe { libc::munmap(range.start as *mut libc::c_void, range.len()) };
+    unsafe { system::unmap(range) };
 }
 
 /// Moves a mapping's pages onto the file. Returns how many bytes have moved: all, unless there is an error as well.
@@ -152,8 +152,7 @@ unsafe fn chunk_in(chunk: &Range<usize>, parked: usize, target: Target<'_>, stil
 unsafe fn renew(range: &Range<usize>) -> io::Result<()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     // SAFETY: by contract.
-    let made = unsafe { libc::mmap(range.start as *mut libc::c_void, range.len(), BOTH, flags, -1, 0) };
-    if made == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+    unsafe { system::map(range, BOTH, flags, -1, 0) }.map(drop)
 }
 
 /// # Safety
@@ -183,23 +182,6 @@ unsafe fn chunk_out(
 }
 
 /// # Safety
-/// What lies at the new place is given up.
-unsafe fn remap(range: &Range<usize>, to: usize, flags: libc::c_int) -> io::Result<()> {
-    let flags = flags | libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-    // SAFETY: by contract.
-    let moved = unsafe {
-        libc::mremap(
-            range.start as *mut libc::c_void,
-            range.len(),
-            range.len(),
-            flags,
-            to as *mut libc::c_void,
-        )
-    };
-    if moved == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// # Safety
 /// The caller permits that the file replaces what the range shows now.
 pub(super) unsafe fn map_over(
     range: &Range<usize>,
@@ -209,17 +191,7 @@ pub(super) unsafe fn map_over(
     offset: u64,
 ) -> io::Result<()> {
     // SAFETY: the range is replaced as the caller wants; nothing else is touched.
-    let mapped = unsafe {
-        libc::mmap(
-            range.start as *mut libc::c_void,
-            range.len(),
-            rights,
-            sharing | libc::MAP_FIXED,
-            file.as_raw_fd(),
-            offset as libc::off_t,
-        )
-    };
-    if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+    unsafe { system::map(range, rights, sharing | libc::MAP_FIXED, file.as_raw_fd(), offset) }.map(drop)
 }
 
 /// Puts private memory with the same contents in place of a range. Calls nothing that allocates: it also runs in the child
@@ -229,20 +201,10 @@ pub(super) unsafe fn map_over(
 /// The range may be replaced, and no thread of this process writes to it meanwhile.
 pub(super) unsafe fn replace_by_copy(range: &Range<usize>) -> io::Result<()> {
     let length = range.len();
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: new memory at a place of the kernel's choice.
-    let copy = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            length,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if copy == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    let start = unsafe { system::map(&(0..length), BOTH, flags, -1, 0) }?;
+    let copy = start as *mut libc::c_void;
     let mut done = 0;
     while done < length {
         let to = libc::iovec { iov_base: copy.wrapping_byte_add(done), iov_len: length - done };
@@ -254,20 +216,11 @@ pub(super) unsafe fn replace_by_copy(range: &Range<usize>) -> io::Result<()> {
             unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0) };
         if copied <= 0 {
             // SAFETY: the memory was made above.
-            unsafe { libc::munmap(copy, length) };
+            unsafe { system::unmap(&(start..start + length)) };
             return Err(io::Error::last_os_error());
         }
         done += copied as usize;
     }
     // SAFETY: moves the new memory onto the range, which the caller gives up.
-    let moved = unsafe {
-        libc::mremap(
-            copy,
-            length,
-            length,
-            libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED,
-            range.start as *mut libc::c_void,
-        )
-    };
-    if moved == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+    unsafe { remap(&(start..start + length), range.start, 0) }
 }
