@@ -178,15 +178,32 @@ pub(crate) fn judge(name: &'static str, object: Option<usize>) -> c_int {
     if let Some(errno) = refusal {
         return refused(errno, || "the scenario refuses this call".to_string());
     }
-    // What waits for events says so itself, once they are read, and memory can be given back.
-    let works = ["ibv_get_async_event", "ibv_get_cq_event", "ibv_poll_cq", "ibv_dereg_mr"];
-    match about.filter(|(index, generation)| is_dead(*index, *generation) && !works.contains(&function)) {
+    match about.filter(|(index, generation)| is_dead(*index, *generation) && !GOES_ON.contains(&function)) {
         Some((index, generation)) if function == "ibv_open_device" && devices::is_gone(index, generation) => {
             refused(libc::ENODEV, || "the scenario has taken the device out".to_string())
         }
         Some(_) => refused(libc::EIO, || "the scenario has let the device fail".to_string()),
         None => 0,
     }
+}
+
+/// What a device that has failed does not refuse. What waits for events says so itself, once they are read; memory can be given back; and what
+/// a card's library does without the kernel finds out nothing: requests are taken, and never carried out.
+const GOES_ON: [&str; 9] = [
+    "ibv_get_async_event",
+    "ibv_get_cq_event",
+    "ibv_dereg_mr",
+    "ibv_poll_cq",
+    "ibv_req_notify_cq",
+    "ibv_post_send",
+    "ibv_post_recv",
+    "ibv_post_srq_recv",
+    "ibv_wr_complete",
+];
+
+/// Whether what is asked of an object is taken and never carried out.
+fn is_in_vain(object: usize) -> bool {
+    device_of(object).is_some_and(|(index, generation)| is_dead(index, generation))
 }
 
 /// The failing result of a function.

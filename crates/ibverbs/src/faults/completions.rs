@@ -145,7 +145,7 @@ pub(super) unsafe extern "C-unwind" fn req_notify_cq(cq: *mut ibv_cq, solicited_
     if errno != 0 {
         return errno;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise. A queue of a device that has failed is armed, and nothing comes.
     unsafe { crate::cq::req_notify_cq(cq, solicited_only) }
 }
 

@@ -1,6 +1,6 @@
 //! The data path with a scenario: contexts get these functions instead of the usual ones.
 
-use super::{completions, judge, may_refuse};
+use super::{completions, is_in_vain, judge, may_refuse};
 use crate::abi::*;
 use crate::{post, srq, wr};
 
@@ -19,27 +19,39 @@ pub(crate) fn context_ops(usual: ibv_context_ops) -> ibv_context_ops {
     }
 }
 
-/// The errno with which a post fails, which then has posted nothing.
-fn refusal<T>(function: &'static str, object: usize, first: *mut T, bad: *mut *mut T) -> c_int {
-    crate::boundary::guard(|| {
-        let errno = judge(function, Some(object));
-        if errno != 0 && !bad.is_null() {
+/// What a post returns that has posted nothing: the errno of a refusal, or success where the device has failed.
+fn instead<T>(function: &'static str, object: usize, first: *mut T, bad: *mut *mut T) -> Option<c_int> {
+    let verdict = crate::boundary::guard(|| {
+        let errno = verdict(function, object);
+        if errno > 0 && !bad.is_null() {
             // SAFETY: not null, and C's to be written to.
             unsafe { bad.write(first) };
         }
         errno
-    })
+    });
+    (verdict != 0).then(|| verdict.max(0))
 }
+
+/// The errno of a refusal; or [`IN_VAIN`].
+fn verdict(function: &'static str, object: usize) -> c_int {
+    match judge(function, Some(object)) {
+        0 if is_in_vain(object) => IN_VAIN,
+        errno => errno,
+    }
+}
+
+/// The request is taken, and never carried out. No errno is negative.
+const IN_VAIN: c_int = -1;
 
 unsafe extern "C-unwind" fn post_send(
     qp: *mut ibv_qp,
     wr: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
-    match refusal("ibv_post_send", qp as usize, wr, bad) {
+    match instead("ibv_post_send", qp as usize, wr, bad) {
         // SAFETY: the caller's promise.
-        0 => unsafe { post::post_send(qp, wr, bad) },
-        errno => errno,
+        None => unsafe { post::post_send(qp, wr, bad) },
+        Some(result) => result,
     }
 }
 
@@ -48,10 +60,10 @@ unsafe extern "C-unwind" fn post_recv(
     wr: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    match refusal("ibv_post_recv", qp as usize, wr, bad) {
+    match instead("ibv_post_recv", qp as usize, wr, bad) {
         // SAFETY: the caller's promise.
-        0 => unsafe { post::post_recv(qp, wr, bad) },
-        errno => errno,
+        None => unsafe { post::post_recv(qp, wr, bad) },
+        Some(result) => result,
     }
 }
 
@@ -60,24 +72,24 @@ unsafe extern "C-unwind" fn post_srq_recv(
     wr: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    match refusal("ibv_post_srq_recv", srq as usize, wr, bad) {
+    match instead("ibv_post_srq_recv", srq as usize, wr, bad) {
         // SAFETY: the caller's promise.
-        0 => unsafe { srq::post_srq_recv(srq, wr, bad) },
-        errno => errno,
+        None => unsafe { srq::post_srq_recv(srq, wr, bad) },
+        Some(result) => result,
     }
 }
 
-/// `ibv_wr_complete` with a scenario: a batch that is refused is given up.
+/// `ibv_wr_complete` with a scenario: a batch that is refused, or comes too late, is given up.
 pub(crate) unsafe extern "C-unwind" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
-    let errno = crate::boundary::guard(|| judge("ibv_wr_complete", Some(qp as usize)));
+    let verdict = crate::boundary::guard(|| verdict("ibv_wr_complete", qp as usize));
     // SAFETY: the caller's promise.
     unsafe {
-        if errno == 0 {
+        if verdict == 0 {
             return wr::wr_complete(qp);
         }
         wr::wr_abort(qp);
     }
-    errno
+    verdict.max(0)
 }
 
 /// The function that ends a batch.
