@@ -13,6 +13,7 @@ mod documents;
 mod faults;
 mod figures;
 mod fuzz;
+mod gallery;
 mod interop;
 mod java;
 mod layers;
@@ -67,6 +68,8 @@ enum Task {
     Charts,
     /// Do real faults to real processes of the store, and measure how long each is felt.
     Faults(faults::Args),
+    /// Play every scenario of faults that ships, often, or software of others under some: is it the same each time?
+    Gallery(gallery::Args),
     /// Play every figure of the IRN paper on the simulator: claim, paper, here, inside the band?
     Figures(figures::Args),
     /// Run every experiment of the nanoPU paper on the simulator: claim, paper, here, inside the band?
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         Task::Bench(args) => bench::run(&args),
         Task::Charts => measurements::draw_charts(),
         Task::Faults(args) => faults::run(&args),
+        Task::Gallery(args) => gallery::run(&args),
         Task::Figures(args) => figures::run(&args),
         Task::Nanopu(args) => nanopu::run(&args),
         Task::Libs(args) => libs::run(&args),

@@ -22,7 +22,7 @@ use crate::{debug, libs, packages};
 
 const FOLDER: &str = "crates/ibverbs/tests/programs";
 /// What the programs are compiled with.
-const PACKAGES: &[&str] = &["gcc", "libc6-dev", "libibverbs-dev", "librdmacm-dev"];
+pub(crate) const PACKAGES: &[&str] = &["gcc", "libc6-dev", "libibverbs-dev", "librdmacm-dev"];
 /// A guard against hangs: the programs take moments.
 const SECONDS_MAX: u64 = 180;
 
@@ -123,6 +123,21 @@ impl Built {
         Ok(libs::build(release)?.map(|libraries| Built { highwire, libraries, registry }))
     }
 
+    /// What comes before a command that is run, with options of `highwire run` and a guard against hangs.
+    pub(crate) fn under(&self, link: &str, options: &str, seconds_max: u64) -> Line {
+        Line::new("timeout")
+            .words("--kill-after=5")
+            .arg(seconds_max.to_string())
+            .arg(&self.highwire)
+            .words("run --link")
+            .arg(link)
+            .words(options)
+            .arg("--")
+            .env("HIGHWIRE_LIBS", &self.libraries)
+            .env("HIGHWIRE_BROKER", &self.highwire)
+            .env("HIGHWIRE_SHM_DIR", &self.registry)
+    }
+
     /// A run of a program, with options of `highwire run`, its arguments, and a guard against hangs.
     pub(crate) fn line(
         &self,
@@ -132,20 +147,7 @@ impl Built {
         arguments: &str,
         seconds_max: u64,
     ) -> Line {
-        Line::new("timeout")
-            .words("--kill-after=5")
-            .arg(seconds_max.to_string())
-            .arg(&self.highwire)
-            .words("run --link")
-            .arg(link)
-            .words(options)
-            .arg("--")
-            .arg(program)
-            .words(arguments)
-            .env("HIGHWIRE_LIBS", &self.libraries)
-            .env("HIGHWIRE_BROKER", &self.highwire)
-            .env("HIGHWIRE_SHM_DIR", &self.registry)
-            .dir(folder())
+        self.under(link, options, seconds_max).arg(program).words(arguments).dir(folder())
     }
 }
 
@@ -188,35 +190,71 @@ fn play_one(source: &Path, built: &Built, log: &Log) -> Result<Tally> {
             tally.add(Tally::one(success));
         }
     }
-    for link in &manner.links {
-        for (scenario, arguments) in &manner.scenarios {
-            let success = play_scenario(&program, built, (link, scenario, &manner.options, arguments), log)?;
-            println!(
-                "{name} {arguments} with {scenario} over {link}: {}",
-                if success { "ok" } else { "FAILED" }
-            );
-            tally.add(Tally::one(success));
-        }
+    for played in of_manner(source, &manner) {
+        let Played { link, scenario, arguments, .. } = &played;
+        let success = play_twice(&program, built, &played, log)?;
+        println!("{name} {arguments} with {scenario} over {link}: {}", if success { "ok" } else { "FAILED" });
+        tally.add(Tally::one(success));
     }
     Ok(tally)
 }
 
+/// A program's run with a scenario.
+pub(crate) struct Played {
+    /// The program.
+    pub(crate) source: PathBuf,
+    pub(crate) scenario: String,
+    pub(crate) arguments: String,
+    pub(crate) link: String,
+    options: String,
+}
+
+fn of_manner(source: &Path, manner: &Manner) -> Vec<Played> {
+    let mut all = Vec::new();
+    for link in &manner.links {
+        for (scenario, arguments) in &manner.scenarios {
+            all.push(Played {
+                source: source.to_path_buf(),
+                scenario: scenario.clone(),
+                arguments: arguments.clone(),
+                link: link.clone(),
+                options: manner.options.clone(),
+            });
+        }
+    }
+    all
+}
+
+/// Every run with a scenario.
+pub(crate) fn with_scenarios() -> Result<Vec<Played>> {
+    let mut all = Vec::new();
+    for source in chosen(&[])? {
+        all.extend(of_manner(&source, &manner(&fs::read_to_string(&source)?)));
+    }
+    Ok(all)
+}
+
+/// The file of a scenario that ships.
+pub(crate) fn scenario_file(name: &str) -> PathBuf {
+    root().join("examples/scenarios").join(name).with_extension("toml")
+}
+
+/// Runs a program with its scenario; what went wrong, or `None` if the program fails.
+pub(crate) fn diary(program: &Path, built: &Built, played: &Played, log: &Log) -> Result<Option<String>> {
+    let Played { scenario, link, options, arguments, .. } = played;
+    let file = scenario_file(scenario);
+    let diary = folder().join(format!("{scenario}-{link}.log"));
+    let options = format!("{options} --scenario {} --scenario-log {}", file.display(), diary.display());
+    let success = built.line(program, link, &options, arguments, SECONDS_MAX).run_logged(log)?;
+    Ok(if success { Some(fs::read_to_string(&diary)?) } else { None })
+}
+
 /// Runs a program twice with a scenario: it succeeds, and what went wrong was the same.
-fn play_scenario(
-    program: &Path,
-    built: &Built,
-    (link, scenario, options, arguments): (&str, &str, &str, &str),
-    log: &Log,
-) -> Result<bool> {
-    let file = root().join("examples/scenarios").join(scenario).with_extension("toml");
+fn play_twice(program: &Path, built: &Built, played: &Played, log: &Log) -> Result<bool> {
     let mut logs = Vec::new();
     for _ in 0..2 {
-        let diary = folder().join(format!("{scenario}-{link}.log"));
-        let options = format!("{options} --scenario {} --scenario-log {}", file.display(), diary.display());
-        if !built.line(program, link, &options, arguments, SECONDS_MAX).run_logged(log)? {
-            return Ok(false);
-        }
-        logs.push(fs::read_to_string(&diary)?);
+        let Some(diary) = diary(program, built, played, log)? else { return Ok(false) };
+        logs.push(diary);
     }
     let is_same = logs[0] == logs[1];
     if !is_same {

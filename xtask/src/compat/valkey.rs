@@ -46,6 +46,11 @@ pub(super) fn add(cases: &mut Vec<Case>) {
         cases
             .push(case("valkey-server is killed, its clients end and the next server serves", server_killed));
     }
+    for link in [Link::Shm, Link::Udp] {
+        let title =
+            "valkey-benchmark --rdma over a link that goes down and comes back: each INCR counts once";
+        cases.push(Case::special(GROUP, title, link, flaps));
+    }
     let lossy = Case::special(GROUP, "valkey-cli --rdma: values of 1 byte to 1 MiB", Link::Udp, values);
     cases.push(lossy.options("--loss 1% --seed 7"));
 }
@@ -55,6 +60,17 @@ fn with_server(
     workshop: &Workshop,
     case: &Case,
     options: &str,
+    play: impl FnOnce(&mut Server<'_>) -> Result<Verdict>,
+) -> Result<Verdict> {
+    let run = format!("--link {} {}", case.link, case.options);
+    with_server_under(workshop, case, (&run, options), play)
+}
+
+/// The same, with options of `highwire run` before those of the server.
+fn with_server_under(
+    workshop: &Workshop,
+    case: &Case,
+    options: (&str, &str),
     play: impl FnOnce(&mut Server<'_>) -> Result<Verdict>,
 ) -> Result<Verdict> {
     let programs = match build::programs(&workshop.folder) {
@@ -70,10 +86,9 @@ fn start<'a>(
     workshop: &'a Workshop,
     case: &Case,
     programs: &'a Programs,
-    options: &str,
+    (run, options): (&str, &str),
 ) -> Result<Server<'a>> {
-    let run = format!("--link {} {}", case.link, case.options);
-    Server::start(workshop, programs, &folder_of(workshop, case), Some(&run), options)
+    Server::start(workshop, programs, &folder_of(workshop, case), Some(run), options)
 }
 
 /// What RDMA has stored is what RDMA and TCP read.
@@ -107,6 +122,24 @@ fn pipelines(workshop: &Workshop, case: &Case) -> Result<Verdict> {
 
 fn threads(workshop: &Workshop, case: &Case) -> Result<Verdict> {
     with_server(workshop, case, "--io-threads 2", |server| increments(server, INCREMENTS / 4))
+}
+
+/// The server's link goes down twice under load, for less than its clients' patience: no request is lost or counted twice.
+fn flaps(workshop: &Workshop, case: &Case) -> Result<Verdict> {
+    let log = workshop.folder.join(format!("valkey-link-flaps-{}.log", case.link));
+    let _ = std::fs::remove_file(&log);
+    let scenario = crate::programs::scenario_file("valkey-link-flaps");
+    let run =
+        format!("--link {} --scenario {} --scenario-log {}", case.link, scenario.display(), log.display());
+    let counted = with_server_under(workshop, case, (&run, ""), |server| increments(server, INCREMENTS))?;
+    let went_wrong = std::fs::read_to_string(&log).unwrap_or_default();
+    Ok(match counted {
+        Verdict::Works(note) if went_wrong.lines().count() == 4 => {
+            Verdict::Works(format!("{note}, the link down and up twice"))
+        }
+        Verdict::Works(_) => Verdict::Fails(format!("of the scenario happened only: {went_wrong}")),
+        other => other,
+    })
 }
 
 /// A counter is afterwards as high as requests were answered.
