@@ -185,8 +185,12 @@ impl<R: Rule> Rule for Watched<R> {
         verdict
     }
 
-    fn hears(&self) -> bool {
-        self.rule.hears()
+    fn hears_all(&self) -> bool {
+        self.rule.hears_all()
+    }
+
+    fn hears(&self, bytes: &[u8]) -> bool {
+        self.rule.hears(bytes)
     }
 }
 
