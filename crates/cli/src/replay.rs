@@ -199,7 +199,7 @@ fn in_order(console: &mut Console, args: &Args, part: Part, shift: u64) -> Resul
     for entry in &part.entries {
         let told = events.tell(entry);
         let time_ns = entry.time_ns.saturating_add(shift);
-        if !args.choice.has(part.process, time_ns, &told) {
+        if events.is_repeated(entry) || !args.choice.has(part.process, time_ns, &told) {
             continue;
         }
         shown += 1;
@@ -236,7 +236,7 @@ fn by_pair(choice: &Choice, part: &Part, shift: u64) -> Process {
     for entry in &part.entries {
         let told = events.tell(entry);
         let time_ns = entry.time_ns.saturating_add(shift);
-        if choice.has(part.process, time_ns, &told) {
+        if !events.is_repeated(entry) && choice.has(part.process, time_ns, &told) {
             pairs.entry((entry.device, told.qpn)).or_default().told.push((time_ns, told));
         }
     }

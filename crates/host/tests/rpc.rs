@@ -106,9 +106,15 @@ fn every_optimisation_can_be_left_out() {
         let driver = ends[1].driver_counters();
         seen.push((ends[0].counters().request_datagrams, driver.receive_posts, driver.doorbells));
     }
-    // One of each per request, and one of each per batch; the greeting and the answer to its challenge are two more.
-    assert_eq!(seen[0], (550, 552, 552));
-    assert_eq!(seen[1], (50, 52, 52));
+    // One of each per request, and one of each per batch; the greeting and the answer to its challenge are two more. On a busy machine
+    // the greeting is sent again.
+    const GREETINGS: std::ops::Range<u64> = 2..20;
+    for ((requests, receives, doorbells), expected) in seen.into_iter().zip([550, 50]) {
+        assert_eq!(requests, expected);
+        for count in [receives, doorbells] {
+            assert!(GREETINGS.contains(&(count - expected)), "{count} for {expected} requests");
+        }
+    }
 }
 
 #[test]

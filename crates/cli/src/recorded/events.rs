@@ -1,6 +1,6 @@
 //! The entries of one process with what follows from those before them: a queue pair's peer, and whether a packet is sent again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use highwire_host::record::{About, Entry, Event, Packet, PacketFate, Request};
 use highwire_host::verbs::{CompletionStatus, Gid, QpState, Service};
@@ -59,6 +59,7 @@ pub(crate) struct Events {
     pairs: BTreeMap<(u8, u32), Pair>,
     /// The PSN behind the last one that was sent.
     next: BTreeMap<(u8, u32, Flow), u32>,
+    denied: BTreeSet<String>,
     /// Devices by number.
     pub(crate) devices: BTreeMap<u8, (String, Gid)>,
 }
@@ -114,6 +115,18 @@ impl Events {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Whether it is the log's line about an access that the device has told of already.
+    pub(crate) fn is_repeated(&mut self, entry: &Entry) -> bool {
+        match &entry.event {
+            Event::Text { about: About::Denial, text, .. } => {
+                self.denied.insert(text.clone());
+                false
+            }
+            Event::Text { about: About::Trouble, text, .. } => self.denied.contains(text),
+            _ => false,
         }
     }
 
@@ -216,6 +229,17 @@ fn packet_words(packet: &Packet, is_again: bool) -> Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_device_and_the_log_say_is_told_once() {
+        let mut events = Events::default();
+        let mut is_repeated = |about, text: &str| {
+            let event = Event::Text { about, qpn: 0, text: text.into() };
+            events.is_repeated(&Entry { time_ns: 0, device: 0, event })
+        };
+        let told = [(About::Denial, "x"), (About::Trouble, "x"), (About::Trouble, "y")];
+        assert_eq!(told.map(|(about, text)| is_repeated(about, text)), [false, true, false]);
+    }
 
     #[test]
     fn a_packet_is_sent_again_if_its_number_was_there() {
