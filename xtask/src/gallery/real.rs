@@ -87,7 +87,7 @@ pub(super) fn run(built: &Built, only: Option<&str>, log: &Log) -> Result<ExitCo
 /// Greetings and stacks fill the screen, and say nothing of what happened.
 fn is_worth_reading(line: &str) -> bool {
     let noise = ["netlink", "socket create failed", "==== backtrace", "====="];
-    let is_frame = line.contains("(+0x") || line.contains(") [0x");
+    let is_frame = line.contains("+0x") || line.contains(") [0x");
     !is_frame
         && !line.is_empty()
         && !noise.iter().any(|part| line.contains(part))
