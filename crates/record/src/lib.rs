@@ -1,7 +1,7 @@
 //! What a device did, in a file that is there after any end of its process: requests, completions, packets, faults, states.
 //!
 //! `highwire run --record` makes the file ([`create`]), each process that opens a device takes a part of it ([`Recorder`]) and writes
-//! into its mapping, and a reader makes sense of whatever is there ([`read`]). Bytes of messages are never kept.
+//! into its mapping, and a reader makes sense of whatever is there ([`Reader`]). Bytes of messages are never kept.
 //!
 //! ```text
 //! file    header (4,096 bytes) | part | part | …                                one part per process
