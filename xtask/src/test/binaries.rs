@@ -1,7 +1,7 @@
 //! Runs the test binaries of the workspace, in two lanes.
 //!
 //! Cargo runs one binary after the other, and those that open devices mostly wait. So these run one after the other in
-//! a lane of their own, beside those that only compute. The log reads as cargo's.
+//! a lane of their own, beside those that only compute, which leave them the cores. The log reads as cargo's.
 
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -31,6 +31,8 @@ const COMPUTE: &[&str] = &[
     "highwire-verbs",
 ];
 
+/// The priority of binaries that compute: those that open devices get a core when they want one.
+const PRIORITY: &str = "10";
 /// A guard against hangs: the longest binary takes minutes.
 const PATIENCE: Duration = Duration::from_secs(1_200);
 const LOOK: Duration = Duration::from_millis(20);
@@ -116,7 +118,9 @@ fn run_one(binary: &Binary, variable: (&str, &Path)) -> Result<(String, bool)> {
         .with_context(|| path.display().to_string())?;
     // It has no name from here on: nothing is left behind.
     std::fs::remove_file(&path)?;
-    let line = Line::new(&binary.executable.to_string_lossy()).arg("--show-output").dir(&binary.folder);
+    let computes = COMPUTE.contains(&binary.package.as_str());
+    let line = if computes { Line::new("nice").arg("-n").arg(PRIORITY) } else { Line::new("env") };
+    let line = line.arg(&binary.executable).arg("--show-output").dir(&binary.folder);
     let mut command = line.env(variable.0, variable.1).env("CARGO_MANIFEST_DIR", &binary.folder).command();
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
     let mut child =
@@ -229,13 +233,13 @@ mod tests {
         assert_eq!(found[0].folder, Path::new("/w/link"));
     }
 
-    fn shell(script: &str) -> (String, bool) {
+    fn shell(package: &str, script: &str) -> (String, bool) {
         let folder = std::env::temp_dir();
-        let file = folder.join(format!("xtask-binary-{}-{}", std::process::id(), script.len()));
+        let file = folder.join(format!("xtask-binary-{}-{package}-{}", std::process::id(), script.len()));
         std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let binary = Binary {
-            package: "p".into(),
+            package: package.into(),
             choice: "--lib".into(),
             title: "t".into(),
             executable: file.clone(),
@@ -248,10 +252,17 @@ mod tests {
 
     #[test]
     fn both_streams_of_a_binary_are_kept_and_its_end_is_said() {
-        let (text, success) = shell("echo $TOLD $1; echo err >&2");
+        let (text, success) = shell("p", "echo $TOLD $1; echo err >&2");
         assert!(success && text == "/told --show-output\nerr\n", "{text}");
-        let (text, success) = shell("echo last words; kill -SEGV $$");
+        let (text, success) = shell("p", "echo last words; kill -SEGV $$");
         assert!(!success && text.contains("last words\n") && text.contains("signal: 11"), "{text}");
+    }
+
+    #[test]
+    fn binaries_that_compute_leave_the_cores_to_others() {
+        let niceness = |package: &str| shell(package, "nice").0.trim().parse::<i32>().unwrap();
+        let usual = niceness("highwire-host");
+        assert_eq!(niceness("highwire-txn"), (usual + 10).min(19));
     }
 
     #[test]
