@@ -142,7 +142,7 @@ fn number_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 3).map_or(0, |part| part.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)))
 }
 
-/// A packet from its bytes, which are those of a BTH only perhaps.
+/// A packet from its bytes, which may begin with no BTH.
 fn raw_packet(fate: PacketFate, peer: Gid, bytes: &[u8]) -> Packet {
     Packet {
         fate,
