@@ -82,8 +82,16 @@ impl Line {
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.args).current_dir(&self.dir);
-        // Variables that `cargo xtask` set for this process would pin the toolchain of its commands.
+        // Variables that `cargo xtask` set for this process would pin the toolchain of its commands, and
+        // those of its package make build scripts run again after a build by cargo itself.
         command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
+        std::env::vars_os()
+            .map(|(name, _)| name)
+            .filter(|name| name.to_string_lossy().starts_with("CARGO_PKG_"))
+            .chain(["CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH", "CARGO_BIN_NAME"].map(Into::into))
+            .for_each(|name| {
+                command.env_remove(name);
+            });
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
     }
