@@ -13,6 +13,7 @@ mod ticker;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -52,6 +53,9 @@ pub(crate) struct Args {
     list: bool,
 }
 
+/// Of steps that only compute: the others get a core when they want one.
+const NICENESS: i32 = 10;
+
 /// Runs the chosen steps, all of them even when one fails, and reports.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.list {
@@ -63,33 +67,99 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (chosen, in_unit) = without_repeats(choose(args)?);
     prepare_unit(&in_unit)?;
     let _busy = Busy::start(args.busy);
-    let mut seconds_before = Durations::load();
-    let mut finished = Vec::new();
+    let run = Run {
+        args,
+        count: chosen.len(),
+        ticker: Ticker::start(),
+        seconds_before: Mutex::new(Durations::load()),
+        finished: Mutex::default(),
+    };
     for round in 1..=args.rounds {
-        for (index, step) in chosen.iter().enumerate() {
-            let expected = seconds_before.of(step.name);
-            let of_rounds =
-                if args.rounds > 1 { format!("round {round}/{} ", args.rounds) } else { String::new() };
-            let title = format!("{of_rounds}[{:>2}/{}] {}", index + 1, chosen.len(), step.title);
-            let ticker = Ticker::start(title.clone(), expected);
-            let done = run_step(step)?;
-            ticker.stop();
-            println!("{title} … {} in {:.1} s", done.tally.verdict(), done.seconds);
-            if done.tally.failed() > 0 {
-                report::show_failure(&done);
-                if args.rounds > 1 {
-                    done.log.keep_as(&format!("{}.round-{round}", step.name))?;
-                }
-            } else if !done.tally.is_only_skips() && args.busy == 0 {
-                seconds_before.set(step.name, done.seconds.ceil() as u64);
-            }
-            finished.push(done);
+        for part in parts(&chosen) {
+            run.part(round, &part)?;
         }
     }
-    seconds_before.store();
+    let Run { ticker, seconds_before, finished, .. } = run;
+    drop(ticker);
+    seconds_before.into_inner().expect("no step panics").store();
+    let finished = finished.into_inner().expect("no step panics");
     report::show_summary(&finished, args.rounds);
     let failed = finished.iter().any(|done| done.tally.failed() > 0);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// A step, and its place among those that were chosen.
+type Placed = (usize, &'static Step);
+
+/// The chosen steps in the order in which they run: what one part has is done when the next begins. Behind the quick
+/// ones, those that only compute run beside the others.
+fn parts(chosen: &[&'static Step]) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let of_kind = |step: &&Placed, first: bool| !step.1.last && step.1.first == first;
+    let placed: Vec<Placed> = chosen.iter().copied().enumerate().collect();
+    let first: Vec<Placed> = placed.iter().filter(|step| of_kind(step, true)).copied().collect();
+    let rest = placed.iter().filter(|step| of_kind(step, false)).copied();
+    let (computing, others) = rest.partition(|step| step.1.computes);
+    let last: Vec<Placed> = placed.iter().filter(|step| step.1.last).copied().collect();
+    parts.push(Part { others: first, computing: Vec::new() });
+    parts.push(Part { others, computing });
+    parts.push(Part { others: last, computing: Vec::new() });
+    parts
+}
+
+/// Two lanes of steps.
+struct Part {
+    others: Vec<Placed>,
+    /// Steps that leave the cores to the others.
+    computing: Vec<Placed>,
+}
+
+/// One call of the command.
+struct Run<'a> {
+    args: &'a Args,
+    count: usize,
+    ticker: Ticker,
+    seconds_before: Mutex<Durations>,
+    finished: Mutex<Vec<Finished>>,
+}
+
+impl Run<'_> {
+    fn part(&self, round: u32, part: &Part) -> Result<()> {
+        std::thread::scope(|scope| {
+            let computing = scope.spawn(|| {
+                if !part.others.is_empty() {
+                    lower_priority()?;
+                }
+                part.computing.iter().try_for_each(|step| self.step(round, *step))
+            });
+            let others = part.others.iter().try_for_each(|step| self.step(round, *step));
+            others.and(computing.join().expect("a lane does not panic"))
+        })
+    }
+
+    fn step(&self, round: u32, (index, step): Placed) -> Result<()> {
+        let Args { rounds, busy, .. } = *self.args;
+        let of_rounds = if rounds > 1 { format!("round {round}/{rounds} ") } else { String::new() };
+        let title = format!("{of_rounds}[{:>2}/{}] {}", index + 1, self.count, step.title);
+        let expected = self.seconds_before.lock().expect("no panic while it is held").of(step.name);
+        self.ticker.begin(&title, expected);
+        let done = run_step(step)?;
+        let failed = done.tally.failed() > 0;
+        self.ticker.end(&title, || {
+            println!("{title} … {} in {:.1} s", done.tally.verdict(), done.seconds);
+            if failed {
+                report::show_failure(&done);
+            }
+        });
+        if failed && rounds > 1 {
+            done.log.keep_as(&format!("{}.round-{round}", step.name))?;
+        } else if !failed && !done.tally.is_only_skips() && busy == 0 {
+            let seconds = done.seconds.ceil() as u64;
+            self.seconds_before.lock().expect("no panic while it is held").set(step.name, seconds);
+        }
+        self.finished.lock().expect("no panic while it is held").push(done);
+        Ok(())
+    }
 }
 
 fn choose(args: &Args) -> Result<Vec<&'static Step>> {
@@ -125,6 +195,12 @@ fn prepare_unit(in_unit: &[&'static Step]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Of this thread alone, and of the programs that it starts.
+fn lower_priority() -> Result<()> {
+    let niceness = rustix::process::getpriority_process(None)?;
+    Ok(rustix::process::setpriority_process(None, niceness.max(NICENESS))?)
 }
 
 fn run_step(step: &'static Step) -> Result<Finished> {
@@ -175,7 +251,40 @@ mod tests {
         let names = |steps: &[&Step]| steps.iter().map(|step| step.name).collect::<Vec<_>>();
         assert_eq!(names(&in_unit), ["page", "dissector", "store"]);
         assert_eq!(chosen.len() + in_unit.len(), steps::ALL.len());
-        let alone = steps::ALL.iter().filter(|step| step.name == "store").collect();
+        let alone: Vec<_> = steps::ALL.iter().filter(|step| step.name == "store").collect();
         assert_eq!(names(&without_repeats(alone).0), ["store"], "without unit it runs by itself");
+    }
+
+    #[test]
+    fn every_step_runs_once_and_those_that_compute_beside_others() {
+        let all: Vec<_> = steps::ALL.iter().collect();
+        let parts = parts(&all);
+        let mut places: Vec<usize> = parts
+            .iter()
+            .flat_map(|part| part.others.iter().chain(&part.computing))
+            .map(|step| step.0)
+            .collect();
+        places.sort_unstable();
+        assert_eq!(places, (0..all.len()).collect::<Vec<_>>());
+        let names = |steps: &[Placed]| steps.iter().map(|step| step.1.name).collect::<Vec<_>>();
+        assert_eq!(names(&parts[0].others)[0], "format");
+        assert_eq!(names(&parts[2].others), ["leftovers"], "it sees what all others have left");
+        let computing = names(&parts[1].computing);
+        assert!(computing.contains(&"rtl") && !names(&parts[1].others).contains(&"rtl"), "{computing:?}");
+        assert!(!computing.contains(&"programs"), "it opens devices");
+        assert!(parts[0].computing.is_empty() && parts[2].computing.is_empty());
+    }
+
+    #[test]
+    fn a_lane_that_computes_lowers_its_own_priority_only() {
+        let niceness = || rustix::process::getpriority_process(None).unwrap();
+        let before = niceness();
+        let lane = std::thread::spawn(move || {
+            lower_priority().unwrap();
+            (niceness(), crate::shell::Line::new("nice").capture().unwrap().stdout)
+        });
+        let (lane, child) = lane.join().unwrap();
+        assert_eq!((lane, child.trim()), (NICENESS.max(before), &*NICENESS.max(before).to_string()));
+        assert_eq!(niceness(), before);
     }
 }

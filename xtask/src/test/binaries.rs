@@ -108,7 +108,9 @@ fn run_lane<'a>(
 
 /// The output of a binary, both streams as they were written, and whether it succeeded.
 fn run_one(binary: &Binary, variable: (&str, &Path)) -> Result<(String, bool)> {
-    let path = target_dir().join("xtask").join(format!("{}.output", name(&binary.executable)));
+    let folder = target_dir().join("xtask");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let path = folder.join(format!("{}.output", name(&binary.executable)));
     let mut output = std::fs::File::options()
         .read(true)
         .write(true)

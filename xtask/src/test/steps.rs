@@ -27,9 +27,23 @@ pub(super) struct Step {
     pub(super) run: fn(&Log) -> Result<Tally>,
     /// Where these packages are installed, `unit` runs the same tests.
     pub(super) in_unit_with: &'static [&'static str],
+    /// It opens no device and no socket: it runs beside steps that do.
+    pub(super) computes: bool,
+    /// Behind all others.
+    pub(super) last: bool,
 }
 
 impl Step {
+    const fn computes(mut self) -> Self {
+        self.computes = true;
+        self
+    }
+
+    const fn last(mut self) -> Self {
+        self.last = true;
+        self
+    }
+
     const fn in_unit_with(mut self, packages: &'static [&'static str]) -> Self {
         self.in_unit_with = packages;
         self
@@ -37,11 +51,11 @@ impl Step {
 }
 
 const fn first(name: &'static str, title: &'static str, run: fn(&Log) -> Result<Tally>) -> Step {
-    Step { name, title, first: true, run, in_unit_with: &[] }
+    Step { name, title, first: true, run, in_unit_with: &[], computes: false, last: false }
 }
 
 const fn rest(name: &'static str, title: &'static str, run: fn(&Log) -> Result<Tally>) -> Step {
-    Step { name, title, first: false, run, in_unit_with: &[] }
+    Step { name, title, first: false, run, in_unit_with: &[], computes: false, last: false }
 }
 
 /// Every step of `cargo xtask test`.
@@ -60,22 +74,25 @@ pub(super) const ALL: &[Step] = &[
     rest("page", "a browser draws every chart of a report", page).in_unit_with(BROWSER),
     rest("examples", "programs that show the Rust API run and find what they expect", examples),
     rest("doctest", "examples in the documentation run", examples_in_documentation),
-    rest("docs", "the documentation builds without a warning", docs),
-    rest("irn-trace", "the receiver reproduces the IRN authors' trace", irn_trace),
-    rest("nanopu-traces", "the nanoPU answers recorded requests as the prototype did", nanopu_traces),
+    rest("docs", "the documentation builds without a warning", docs).computes(),
+    rest("irn-trace", "the receiver reproduces the IRN authors' trace", irn_trace).computes(),
+    rest("nanopu-traces", "the nanoPU answers recorded requests as the prototype did", nanopu_traces)
+        .computes(),
     rest("dissector", "Wireshark reads the extension's packets as `highwire pcap` does", dissector)
         .in_unit_with(&["tshark"]),
-    rest("witnesses", "Porcupine finds each key of simulated histories linearizable", witnesses::step),
+    rest("witnesses", "Porcupine finds each key of simulated histories linearizable", witnesses::step)
+        .computes(),
     rest(
         "rtl",
         "the nanoPU's and IRN's blocks in SystemVerilog do what the models do, cycle by cycle",
         rtl_blocks,
-    ),
-    rest("wake-model", "no wake-up is lost in any modelled interleaving", wake_model),
+    )
+    .computes(),
+    rest("wake-model", "no wake-up is lost in any modelled interleaving", wake_model).computes(),
     rest("wake-soak", "no wake-up is lost among a million events for threads that sleep", wake_soak),
-    rest("models", "loom finds no interleaving that breaks the tables", models),
-    rest("miri", "Miri finds no undefined behaviour", miri),
-    rest("fuzz", "every fuzz target, briefly", fuzz::step),
+    rest("models", "loom finds no interleaving that breaks the tables", models).computes(),
+    rest("miri", "Miri finds no undefined behaviour", miri).computes(),
+    rest("fuzz", "every fuzz target, briefly", fuzz::step).computes(),
     rest("programs", "small programs in C against the drop-in libraries, over both links", programs::step),
     rest("dropin", "programs for RDMA cards, unmodified, a part of `cargo xtask compat`", compat::step),
     rest("java", "the verbs in Java, and conversations with them", java::step),
@@ -90,7 +107,7 @@ pub(super) const ALL: &[Step] = &[
         interop::wake::step,
     ),
     rest("dist", "each package, in a fresh minimal system: installed, used, removed", dist::step),
-    rest("leftovers", "nothing is left behind", leftovers),
+    rest("leftovers", "nothing is left behind", leftovers).last(),
 ];
 
 fn format(log: &Log) -> Result<Tally> {
