@@ -236,16 +236,16 @@ impl Client {
     ///
     /// # Errors
     /// The broker is gone and has no successor.
-    pub fn leave_will(&self, id: u32, to: IpAddr, mad: &Mad) -> io::Result<Reply> {
-        self.tie.ask(&Request::LeaveWill { id, to, mad: Box::new(*mad) })
+    pub fn leave_last_message(&self, id: u32, to: IpAddr, mad: &Mad) -> io::Result<Reply> {
+        self.tie.ask(&Request::LeaveLastMessage { id, to, mad: Box::new(*mad) })
     }
 
-    /// Revokes the will of this id.
+    /// Revokes the last message of this id.
     ///
     /// # Errors
     /// The broker is gone and has no successor.
-    pub fn revoke_will(&self, id: u32) -> io::Result<Reply> {
-        self.tie.ask(&Request::RevokeWill { id })
+    pub fn revoke_last_message(&self, id: u32) -> io::Result<Reply> {
+        self.tie.ask(&Request::RevokeLastMessage { id })
     }
 }
 

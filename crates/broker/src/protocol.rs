@@ -71,9 +71,9 @@ pub(super) enum Request {
     /// Gives a port back.
     Release { space: PortSpace, port: u16 },
     /// Leaves a datagram that the broker sends to a peer when the client ends.
-    LeaveWill { id: u32, to: IpAddr, mad: Box<Mad> },
-    /// Revokes `LeaveWill`.
-    RevokeWill { id: u32 },
+    LeaveLastMessage { id: u32, to: IpAddr, mad: Box<Mad> },
+    /// Revokes `LeaveLastMessage`.
+    RevokeLastMessage { id: u32 },
     /// Asks which processes share the address. Any process of the user may ask.
     Status,
     /// Asks for the socket on which a shard receives packets, to see how full it is. Any process of the user
@@ -111,10 +111,10 @@ impl Request {
             Request::Unlisten(services) => record(3, &[&service_bytes(services)]),
             Request::Bind { space, port } => record(4, &[&space.0.to_le_bytes(), &port.to_le_bytes()]),
             Request::Release { space, port } => record(5, &[&space.0.to_le_bytes(), &port.to_le_bytes()]),
-            Request::LeaveWill { id, to, mad } => {
+            Request::LeaveLastMessage { id, to, mad } => {
                 record(6, &[&id.to_le_bytes(), &ip_bytes(*to), mad.as_slice()])
             }
-            Request::RevokeWill { id } => record(7, &[&id.to_le_bytes()]),
+            Request::RevokeLastMessage { id } => record(7, &[&id.to_le_bytes()]),
             Request::Status => record(8, &[]),
             Request::Socket { shard } => record(9, &[&[*shard]]),
             Request::Rejoin { version, shard } => record(10, &[&version.to_le_bytes(), &[*shard]]),
@@ -129,12 +129,12 @@ impl Request {
             [3] => Request::Unlisten(fields.services()?),
             [4] => Request::Bind { space: PortSpace(fields.u16()?), port: fields.u16()? },
             [5] => Request::Release { space: PortSpace(fields.u16()?), port: fields.u16()? },
-            [6] => Request::LeaveWill {
+            [6] => Request::LeaveLastMessage {
                 id: fields.u32()?,
                 to: fields.ip()?,
                 mad: Box::new(fields.take::<256>()?),
             },
-            [7] => Request::RevokeWill { id: fields.u32()? },
+            [7] => Request::RevokeLastMessage { id: fields.u32()? },
             [8] => Request::Status,
             [9] => Request::Socket { shard: fields.take::<1>()?[0] },
             [10] => Request::Rejoin { version: fields.u32()?, shard: fields.take::<1>()?[0] },
@@ -253,8 +253,8 @@ mod tests {
             Request::Unlisten(services),
             Request::Bind { space: PortSpace::TCP, port: 7471 },
             Request::Release { space: PortSpace::UDP, port: 1 },
-            Request::LeaveWill { id: 9, to: IpAddr::from([127, 1, 2, 3]), mad: Box::new([5; 256]) },
-            Request::RevokeWill { id: u32::MAX },
+            Request::LeaveLastMessage { id: 9, to: IpAddr::from([127, 1, 2, 3]), mad: Box::new([5; 256]) },
+            Request::RevokeLastMessage { id: u32::MAX },
             Request::Status,
             Request::Socket { shard: 254 },
             Request::Rejoin { version: 7, shard: 2 },

@@ -79,7 +79,7 @@ struct Member {
     connection: OwnedFd,
     pid: u32,
     part: Option<Part>,
-    wills: BTreeMap<u32, (IpAddr, Box<Mad>)>,
+    last_messages: BTreeMap<u32, (IpAddr, Box<Mad>)>,
 }
 
 /// The shard and sockets of a member.
@@ -265,7 +265,7 @@ impl Broker {
         let mut count = 0;
         while let Ok(connection) = sys::accept(self.listener.as_fd()) {
             let pid = sys::peer_pid(connection.as_fd()).unwrap_or(0);
-            self.members.push(Member { connection, pid, part: None, wills: BTreeMap::new() });
+            self.members.push(Member { connection, pid, part: None, last_messages: BTreeMap::new() });
             count += 1;
         }
         count

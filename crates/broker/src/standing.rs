@@ -31,7 +31,7 @@ pub(super) struct Standing {
     shard: u8,
     services: Vec<ServiceIds>,
     ports: Vec<(PortSpace, u16)>,
-    wills: BTreeMap<u32, (IpAddr, Box<Mad>)>,
+    last_messages: BTreeMap<u32, (IpAddr, Box<Mad>)>,
     /// When the sharer may look for a broker again.
     again_at: Instant,
 }
@@ -50,7 +50,7 @@ impl Standing {
             shard,
             services: Vec::new(),
             ports: Vec::new(),
-            wills: BTreeMap::new(),
+            last_messages: BTreeMap::new(),
             again_at: Instant::now(),
         }
     }
@@ -120,9 +120,10 @@ impl Standing {
     fn say_again(&self, connection: BorrowedFd<'_>) -> io::Result<()> {
         let ports = self.ports.iter().map(|&(space, port)| Request::Bind { space, port });
         let services = self.services.iter().map(|&services| Request::Listen(services));
-        let wills = self.wills.iter();
-        let wills = wills.map(|(&id, (to, mad))| Request::LeaveWill { id, to: *to, mad: mad.clone() });
-        for request in ports.chain(services).chain(wills) {
+        let last_messages = self.last_messages.iter();
+        let last_messages =
+            last_messages.map(|(&id, (to, mad))| Request::LeaveLastMessage { id, to: *to, mad: mad.clone() });
+        for request in ports.chain(services).chain(last_messages) {
             exchange(connection, &request)?;
         }
         Ok(())
@@ -134,10 +135,10 @@ impl Standing {
             (Request::Release { space, port }, _) => self.ports.retain(|had| *had != (*space, *port)),
             (Request::Listen(services), Reply::Done) => self.services.push(*services),
             (Request::Unlisten(services), _) => self.services.retain(|had| had != services),
-            (Request::LeaveWill { id, to, mad }, Reply::Done) => {
-                self.wills.insert(*id, (*to, mad.clone()));
+            (Request::LeaveLastMessage { id, to, mad }, Reply::Done) => {
+                self.last_messages.insert(*id, (*to, mad.clone()));
             }
-            (Request::RevokeWill { id }, _) => drop(self.wills.remove(id)),
+            (Request::RevokeLastMessage { id }, _) => drop(self.last_messages.remove(id)),
             _ => {}
         }
     }

@@ -145,16 +145,16 @@ impl Gsi {
     ///
     /// # Errors
     /// [`GsiError::Broker`].
-    pub fn leave_will(&self, id: u32, to: IpAddr, mad: &Mad) -> Result<(), GsiError> {
-        done(self.client().leave_will(id, to, mad))
+    pub fn leave_last_message(&self, id: u32, to: IpAddr, mad: &Mad) -> Result<(), GsiError> {
+        done(self.client().leave_last_message(id, to, mad))
     }
 
     /// Revokes the datagram left under `id`.
     ///
     /// # Errors
     /// [`GsiError::Broker`].
-    pub fn revoke_will(&self, id: u32) -> Result<(), GsiError> {
-        done(self.client().revoke_will(id))
+    pub fn revoke_last_message(&self, id: u32) -> Result<(), GsiError> {
+        done(self.client().revoke_last_message(id))
     }
 
     fn client(&self) -> &Client {

@@ -519,12 +519,12 @@ fn a_last_will_is_sent_unless_it_was_revoked() {
     let house = House::new(8);
     let devices = [house.device(), house.device()];
     let [a, b] = devices.each_ref().map(|device| device.gsi().expect("an interface"));
-    let will = |n: u32| to_id(n << 8 | u32::from(b.shard()));
+    let message = |n: u32| to_id(n << 8 | u32::from(b.shard()));
     for n in 1..=3 {
-        a.leave_will(n, house.address, &will(n)).expect("takes it");
+        a.leave_last_message(n, house.address, &message(n)).expect("takes it");
     }
-    a.leave_will(1, house.address, &will(9)).expect("replaces it");
-    a.revoke_will(2).expect("takes it back");
+    a.leave_last_message(1, house.address, &message(9)).expect("replaces it");
+    a.revoke_last_message(2).expect("takes it back");
     let [first, second] = devices;
     drop((a, first));
     let heard = [hear(&b).mad, hear(&b).mad];

@@ -65,7 +65,7 @@ fn those_who_share_an_address_outlive_its_broker() {
     let [a, b] = [&ends[0][0], &ends[0][1]].map(|end| end.device.gsi().expect("an interface"));
     b.listen(ServiceIds::one(SERVICE)).expect("listens");
     b.bind_port(PortSpace::TCP, 7471).expect("free");
-    a.leave_will(1, address, &to_id(b.shard(), 77)).expect("takes it");
+    a.leave_last_message(1, address, &to_id(b.shard(), 77)).expect("takes it");
     ends.iter().for_each(converse);
 
     for round in 0..3 {
@@ -103,7 +103,7 @@ fn those_who_share_an_address_outlive_its_broker() {
 
     let [[first, second], others] = ends;
     drop((a, first));
-    assert_eq!(hear(&b)[30], 77, "the last will was carried out");
+    assert_eq!(hear(&b)[30], 77, "the last message was carried out");
     drop((b, second, others));
     // Without asking the broker, which would keep it alive.
     until("the end of the last broker", || (!registry.is_shared(address)).then_some(()));

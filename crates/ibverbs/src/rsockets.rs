@@ -4,7 +4,7 @@
 //! rdma-core's rsockets as well. Datagram sockets are the kernel's, because over RDMA they offer no more than
 //! UDP does. The calls use connection management and verbs as any program would.
 
-mod attendant;
+mod background;
 mod c;
 mod calls;
 mod changes;

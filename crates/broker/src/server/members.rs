@@ -65,8 +65,8 @@ impl Broker {
                     self.ports.remove(&(space, port));
                 }
             }
-            Request::LeaveWill { id, to, mad } => drop(member.wills.insert(id, (to, mad))),
-            Request::RevokeWill { id } => drop(member.wills.remove(&id)),
+            Request::LeaveLastMessage { id, to, mad } => drop(member.last_messages.insert(id, (to, mad))),
+            Request::RevokeLastMessage { id } => drop(member.last_messages.remove(&id)),
             Request::Join { .. } | Request::Rejoin { .. } | Request::Status | Request::Socket { .. } => {
                 return Reply::NotUnderstood;
             }
@@ -190,7 +190,7 @@ impl Broker {
     /// Takes back everything of a member that is gone, however it ended.
     pub(super) fn leave(&mut self, index: usize) {
         let member = self.members.swap_remove(index);
-        for (to, mad) in member.wills.into_values() {
+        for (to, mad) in member.last_messages.into_values() {
             self.send(SocketAddr::new(to, UDP_PORT), &mad);
         }
         let Some(Part { shard, .. }) = member.part else { return };

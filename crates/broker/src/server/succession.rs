@@ -313,15 +313,15 @@ mod tests {
 
     #[test]
     fn a_will_is_carried_out_unless_it_was_revoked() {
-        let house = House::new("wills", 11);
+        let house = House::new("last-messages", 11);
         let mut broker = house.first();
         let (a, b) = (house.join(&mut broker), house.join(&mut broker));
         for id in 1..=3 {
-            let will = Request::LeaveWill { id, to: house.address, mad: Box::new([id as u8; 256]) };
-            house.ask(&mut broker, &a.connection, &will, &[]);
+            let request = Request::LeaveLastMessage { id, to: house.address, mad: Box::new([id as u8; 256]) };
+            house.ask(&mut broker, &a.connection, &request, &[]);
             assert_eq!(hear(a.connection.as_fd()).expect("an answer").0, Reply::Done);
         }
-        house.ask(&mut broker, &a.connection, &Request::RevokeWill { id: 2 }, &[]);
+        house.ask(&mut broker, &a.connection, &Request::RevokeLastMessage { id: 2 }, &[]);
         assert_eq!(hear(a.connection.as_fd()).expect("an answer").0, Reply::Done);
         let of = |broker: &Broker, shard| {
             let member = broker
@@ -329,13 +329,13 @@ mod tests {
                 .iter()
                 .find(|member| member.part.as_ref().is_some_and(|part| part.shard == shard));
             member.map(|member| {
-                let mut ids: Vec<_> = member.wills.keys().copied().collect();
+                let mut ids: Vec<_> = member.last_messages.keys().copied().collect();
                 ids.sort_unstable();
                 ids
             })
         };
         assert_eq!(of(&broker, a.shard), Some(vec![1, 3]));
-        assert_eq!(of(&broker, b.shard), Some(vec![]), "a will is its member's own");
+        assert_eq!(of(&broker, b.shard), Some(vec![]), "a last message is its member's own");
         drop(a);
         (0..2).for_each(|_| broker.turn(0).expect("polls"));
         assert_eq!(broker.members.len(), 1);

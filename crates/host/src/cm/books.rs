@@ -48,14 +48,14 @@ impl Books {
         self.conversations.insert(comm, Progress::Established);
         if let Some(farewell) = self.manager.farewell(comm) {
             // Without the broker's message a peer finds out by its own retries.
-            let _ = gsi.leave_will(comm.0, farewell.to.to_ip(), &farewell.mad);
+            let _ = gsi.leave_last_message(comm.0, farewell.to.to_ip(), &farewell.mad);
         }
     }
 
     /// The application has dropped its value: it will not ask about the conversation again.
     pub(super) fn release(&mut self, gsi: &Gsi, comm: CommId) {
         if let Some(Progress::Ended(_)) = self.conversations.remove(&comm) {
-            let _ = gsi.revoke_will(comm.0);
+            let _ = gsi.revoke_last_message(comm.0);
         }
         self.manager.release(now(), comm);
     }
@@ -97,7 +97,7 @@ impl Application for Books {
             Event::Rejected { reject, .. } => Progress::Refused(reject),
             Event::Unreachable { .. } => Progress::Unanswered,
             Event::Disconnected { cause, .. } => {
-                let _ = gsi.revoke_will(comm.0);
+                let _ = gsi.revoke_last_message(comm.0);
                 Progress::Ended(cause)
             }
             Event::TimewaitExited { .. }

@@ -325,7 +325,7 @@ pub(super) fn on_connected(gsi: &Gsi, world: &mut World, c: usize) {
     if let Some(comm) = id.comm
         && let Some(farewell) = world.cm.farewell(comm)
     {
-        say(gsi.leave_will(comm.0, farewell.to.to_ip(), &farewell.mad));
+        say(gsi.leave_last_message(comm.0, farewell.to.to_ip(), &farewell.mad));
     }
 }
 

@@ -94,7 +94,7 @@ fn tell(gsi: &Gsi, world: &mut World, event: Event) {
         }
         Event::Disconnected { .. } => {
             id.phase = Phase::Disconnected;
-            say(gsi.revoke_will(comm.0));
+            say(gsi.revoke_last_message(comm.0));
             (What::Plain(RDMA_CM_EVENT_DISCONNECTED), 0)
         }
         Event::TimewaitExited { .. } => {

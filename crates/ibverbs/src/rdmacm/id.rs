@@ -212,7 +212,7 @@ pub(super) fn destroy(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     let id = world.id(c)?;
     if let Some(comm) = id.comm.take() {
         world.by_comm.remove(&comm);
-        super::gsi::say(hub.gsi.gsi().revoke_will(comm.0));
+        super::gsi::say(hub.gsi.gsi().revoke_last_message(comm.0));
         world.cm.release(super::hub::now(), comm);
     }
     hub.flush(&mut world);

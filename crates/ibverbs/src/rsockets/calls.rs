@@ -7,7 +7,7 @@ use libc::{c_int, c_void, off_t, size_t, sockaddr, socklen_t};
 use super::ending::{close, shut_down};
 use super::socket::{Patience, Socket, find, keep, lock, wait};
 use super::stream::{State, Stream};
-use super::{attendant, c, iomap};
+use super::{background, c, iomap};
 use crate::boundary::{c_api, c_waits, minus_one, set_errno};
 use crate::rdmacm::abi::{RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, rdma_cm_id};
 
@@ -76,7 +76,7 @@ fn connect(
         let (is_nonblocking, timeout) = (guard.options.is_nonblocking, guard.options.send_timeout);
         let patience = Patience::of_parts(is_nonblocking, 0, timeout, &mut kept.begin_ns);
         match guard.state {
-            // The attendant has gone on with it between two parts.
+            // The background thread has gone on with it between two parts.
             State::Connected | State::Ended if kept.has_begun => return Ok(()),
             // SAFETY: as connect(2) describes the address.
             State::Fresh => unsafe { guard.connect(address) }?,
@@ -95,7 +95,7 @@ fn connect(
         Ok(_) => Ok(()),
         Err(errno @ (libc::EAGAIN | libc::EINTR)) => {
             // The connection is made while the program is elsewhere.
-            attendant::attend(stream)?;
+            background::serve(stream)?;
             Err(if errno == libc::EAGAIN { libc::EINPROGRESS } else { errno })
         }
         Err(errno) => Err(errno),
@@ -114,7 +114,7 @@ fn listen(stream: &Arc<Mutex<Stream>>, backlog: c_int) -> Result<(), c_int> {
         guard.listening.set_backlog(backlog);
         guard.state = State::Listening;
     }
-    attendant::attend(stream)
+    background::serve(stream)
 }
 
 fn accept(stream: &Mutex<Stream>, kept: &mut u64) -> Result<Arc<Mutex<Stream>>, c_int> {
@@ -310,7 +310,7 @@ c_api! {
             let mut guard = wait(&stream, Patience::Endless, |stream| stream.state != State::Connecting)?;
             let offset = iomap::map(&mut guard, (buf, len), prot, offset);
             drop(guard);
-            attendant::owe(&stream);
+            background::owe(&stream);
             offset
         })();
         match mapped {

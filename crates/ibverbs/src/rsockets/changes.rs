@@ -16,7 +16,7 @@ use std::time::Duration;
 use highwire_host::CompletionChannel;
 use libc::c_int;
 
-use super::attendant;
+use super::background;
 use super::stream::Stream;
 use crate::cancel;
 use crate::rdmacm::eventfd;
@@ -31,9 +31,9 @@ pub(super) struct Changes {
     /// The counters of threads that sleep on descriptors.
     sleepers: Mutex<Vec<Arc<OwnedFd>>>,
     sleeping: AtomicUsize,
-    /// The stream, while connection events are taken by the attendant if no other thread does.
+    /// The stream, while connection events are taken by the background thread if no other thread does.
     attended: Mutex<Option<Weak<Mutex<Stream>>>>,
-    /// The attendant has been told, and has not come yet.
+    /// The background thread has been told, and has not come yet.
     pub(super) is_called: AtomicBool,
     /// The listening stream of a connection that `raccept` has not taken.
     parent: Mutex<Weak<Changes>>,
@@ -50,8 +50,8 @@ impl Changes {
         let _ = self.channel.set(channel);
     }
 
-    /// From now on the attendant takes connection events.
-    pub(super) fn attend(&self, stream: Weak<Mutex<Stream>>) {
+    /// From now on the background thread takes connection events.
+    pub(super) fn serve(&self, stream: Weak<Mutex<Stream>>) {
         *unpoisoned(&self.attended) = Some(stream);
     }
 
@@ -84,7 +84,7 @@ impl Changes {
         if let Some(stream) = attended
             && !self.is_called.swap(true, Ordering::SeqCst)
         {
-            attendant::call(stream);
+            background::call(stream);
         }
         let parent = unpoisoned(&self.parent).upgrade();
         if let Some(parent) = parent {

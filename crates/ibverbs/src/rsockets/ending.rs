@@ -1,7 +1,7 @@
 //! `rshutdown` and `rclose`.
 //!
 //! Both wait until the peer has everything, because a program may end right afterwards and nothing is sent for it then.
-//! They do not wait for a peer that acknowledges nothing, which may be stopped: the attendant keeps what was closed.
+//! They do not wait for a peer that acknowledges nothing, which may be stopped: the background thread keeps what was closed.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use libc::c_int;
 use super::socket::{Socket, forget, lock};
 use super::stream::{State, Stream};
 use super::wire::Message;
-use super::{attendant, c, epoll};
+use super::{background, c, epoll};
 use crate::cancel;
 
 /// How far a call has come that waits for a peer, and [may wait in parts](cancel::in_parts).
@@ -32,13 +32,13 @@ enum Settled {
     NotYet,
 }
 
-/// A stream that has no number any more, between two parts of the call that closes it. It is the attendant's if the thread is cancelled there.
+/// A stream that has no number any more, between two parts of the call that closes it. It is the background thread's if the thread is cancelled there.
 struct Closing(Option<Arc<Mutex<Stream>>>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
         if let Some(stream) = self.0.take() {
-            attendant::linger(stream);
+            background::linger(stream);
         }
     }
 }
@@ -134,7 +134,7 @@ fn part(stream: Arc<Mutex<Stream>>, settling: &mut Option<Settling>) {
     match settle(&stream, linger, settling) {
         Settled::Yes => {}
         Settled::No if linger.is_some() => {}
-        Settled::No => attendant::linger(stream),
+        Settled::No => background::linger(stream),
         Settled::NotYet => cancel::put_aside(Closing(Some(stream))),
     }
 }

@@ -88,7 +88,7 @@ pub(super) struct Stream {
     pub(super) is_writable: bool,
     /// Whether the peer still takes what was sent. A stream that both ends have ended in turn may have data under way.
     pub(super) is_delivering: bool,
-    /// The attendant tells the peer of what it is owed.
+    /// The background thread tells the peer of what it is owed.
     pub(super) is_watched: bool,
     /// Connections that `raccept` has not taken.
     pub(super) listening: Listening,

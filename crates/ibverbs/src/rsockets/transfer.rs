@@ -2,7 +2,7 @@
 
 use libc::{c_int, c_void, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
-use super::attendant;
+use super::background;
 use super::changes::sleep_on;
 use super::socket::{Patience, Socket, find, lock, wait};
 use super::stream::{State, Stream};
@@ -144,7 +144,7 @@ fn receive(fd: c_int, to: &mut [u8], flags: c_int, progress: &mut Progress) -> R
         });
         let received = received.map(|(count, is_owing)| {
             if is_owing {
-                attendant::owe(&stream);
+                background::owe(&stream);
             }
             count
         });

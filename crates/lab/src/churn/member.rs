@@ -202,7 +202,7 @@ fn occupy(gsi: &Gsi, address: IpAddr, visit: u32) -> Result<()> {
     let mut will = [0; 256];
     // A DREQ to itself, which will find no connection.
     (will[0], will[1], will[17], will[31]) = (1, 7, 0x15, gsi.shard());
-    gsi.leave_will(visit, address, &will)?;
+    gsi.leave_last_message(visit, address, &will)?;
     Ok(())
 }
 

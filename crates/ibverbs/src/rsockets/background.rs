@@ -1,4 +1,4 @@
-//! The attendant: a thread that does for streams what a kernel does for sockets while their program is elsewhere.
+//! The background thread: a thread that does for streams what a kernel does for sockets while their program is elsewhere.
 //!
 //! It accepts connections for streams that listen, finishes connections whose `rconnect` has returned, and keeps closed
 //! streams until the peer has everything. It is there from the first stream that needs it, one per process.
@@ -21,7 +21,7 @@ const LINGERING_MAX: usize = 256;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
-struct Attendant {
+struct BackgroundThread {
     work: Mutex<Work>,
     called: Condvar,
 }
@@ -36,35 +36,35 @@ struct Work {
     lingering: VecDeque<(Arc<Mutex<Stream>>, Instant)>,
 }
 
-/// The attendant, and the process that made it: a child of `fork` has no such thread.
-static ATTENDANT: Mutex<Option<(u32, &'static Attendant)>> = Mutex::new(None);
+/// The background thread, and the process that made it: a child of `fork` has no such thread.
+static BACKGROUND: Mutex<Option<(u32, &'static BackgroundThread)>> = Mutex::new(None);
 
-/// The attendant of this process, which begins to work at the first call.
-fn start() -> Result<&'static Attendant, c_int> {
-    let mut slot = ATTENDANT.lock().unwrap_or_else(PoisonError::into_inner);
+/// The background thread of this process, which begins to work at the first call.
+fn start() -> Result<&'static BackgroundThread, c_int> {
+    let mut slot = BACKGROUND.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
-    if let Some((maker, attendant)) = *slot
+    if let Some((maker, background)) = *slot
         && maker == process
     {
-        return Ok(attendant);
+        return Ok(background);
     }
-    let attendant: &'static Attendant = Box::leak(Box::default());
+    let background: &'static BackgroundThread = Box::leak(Box::default());
     let masked = highwire_host::SignalMask::all();
-    let started = std::thread::Builder::new().name("highwire-rsocket".into()).spawn(|| attendant.run());
+    let started = std::thread::Builder::new().name("highwire-rsocket".into()).spawn(|| background.run());
     drop(masked);
     started.map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))?;
-    *slot = Some((process, attendant));
-    Ok(attendant)
+    *slot = Some((process, background));
+    Ok(background)
 }
 
 /// Has the connection events of a stream taken from now on.
 ///
 /// # Errors
 /// What starting a thread says.
-pub(super) fn attend(stream: &Arc<Mutex<Stream>>) -> Result<(), c_int> {
+pub(super) fn serve(stream: &Arc<Mutex<Stream>>) -> Result<(), c_int> {
     start()?;
     let changes = Arc::clone(&lock(stream).changes);
-    changes.attend(Arc::downgrade(stream));
+    changes.serve(Arc::downgrade(stream));
     // Events that came before.
     if !changes.is_called.swap(true, Ordering::SeqCst) {
         call(Arc::downgrade(stream));
@@ -74,21 +74,21 @@ pub(super) fn attend(stream: &Arc<Mutex<Stream>>) -> Result<(), c_int> {
 
 /// A stream that is attended has events.
 pub(super) fn call(stream: Weak<Mutex<Stream>>) {
-    if let Ok(attendant) = start() {
-        attendant.lock().calls.push_back(stream);
-        attendant.called.notify_one();
+    if let Ok(background) = start() {
+        background.lock().calls.push_back(stream);
+        background.called.notify_one();
     }
 }
 
 /// Keeps a closed stream until its peer has everything.
 pub(super) fn linger(stream: Arc<Mutex<Stream>>) {
-    let Ok(attendant) = start() else { return };
-    let mut work = attendant.lock();
+    let Ok(background) = start() else { return };
+    let mut work = background.lock();
     let oldest = if work.lingering.len() >= LINGERING_MAX { work.lingering.pop_front() } else { None };
     work.lingering.push_back((stream, Instant::now() + LINGER_MAX));
     drop(work);
     drop(oldest);
-    attendant.called.notify_one();
+    background.called.notify_one();
 }
 
 /// Tells the peer of a stream what it is owed, if that cannot be done now: the program may not come back soon.
@@ -99,9 +99,9 @@ pub(super) fn owe(stream: &Arc<Mutex<Stream>>) {
             return;
         }
     }
-    let Ok(attendant) = start() else { return };
-    attendant.lock().owing.push(Arc::downgrade(stream));
-    attendant.called.notify_one();
+    let Ok(background) = start() else { return };
+    background.lock().owing.push(Arc::downgrade(stream));
+    background.called.notify_one();
 }
 
 impl Work {
@@ -110,7 +110,7 @@ impl Work {
     }
 }
 
-impl Attendant {
+impl BackgroundThread {
     fn lock(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
