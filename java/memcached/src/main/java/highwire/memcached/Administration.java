@@ -21,7 +21,7 @@ final class Administration {
             case "stats" -> stats(words);
             case "slabs" -> slabs(words);
             case "shutdown" -> out.line("ERROR: shutdown not enabled");
-            case "rdma" -> out.line(session.server.admit(session, words.length == 2 ? words[1] : ""));
+            case "rdma" -> session.admit(words.length == 2 ? words[1] : "");
             default -> out.line("ERROR");
         }
     }

@@ -148,27 +148,69 @@ public final class MemcachedClient implements AutoCloseable {
         expect(store(Mode.SET, bytes(key), flags, seconds, value, 0), Outcome.STORED);
     }
 
-    /** As {@link #set}, if the key has no value; returns whether it was stored. */
+    /**
+     * As {@link #set}, if the key has no value.
+     *
+     * @param key the key
+     * @param flags come back with the value
+     * @param seconds how long it stays
+     * @param value the value
+     * @return whether it was stored
+     * @throws IOException the server has gone, or refuses
+     */
     public boolean add(String key, int flags, long seconds, byte[] value) throws IOException {
         return expect(store(Mode.ADD, bytes(key), flags, seconds, value, 0), Outcome.STORED, Outcome.NOT_STORED);
     }
 
-    /** As {@link #set}, if the key has a value; returns whether it was stored. */
+    /**
+     * As {@link #set}, if the key has a value.
+     *
+     * @param key the key
+     * @param flags come back with the value
+     * @param seconds how long it stays
+     * @param value the value
+     * @return whether it was stored
+     * @throws IOException the server has gone, or refuses
+     */
     public boolean replace(String key, int flags, long seconds, byte[] value) throws IOException {
         return expect(store(Mode.REPLACE, bytes(key), flags, seconds, value, 0), Outcome.STORED, Outcome.NOT_STORED);
     }
 
-    /** Puts bytes behind a value; returns whether there was one. */
+    /**
+     * Puts bytes behind a value.
+     *
+     * @param key the key
+     * @param value the bytes
+     * @return whether there was one
+     * @throws IOException the server has gone, or refuses
+     */
     public boolean append(String key, byte[] value) throws IOException {
         return expect(store(Mode.APPEND, bytes(key), 0, 0, value, 0), Outcome.STORED, Outcome.NOT_STORED);
     }
 
-    /** Puts bytes before a value; returns whether there was one. */
+    /**
+     * Puts bytes before a value.
+     *
+     * @param key the key
+     * @param value the bytes
+     * @return whether there was one
+     * @throws IOException the server has gone, or refuses
+     */
     public boolean prepend(String key, byte[] value) throws IOException {
         return expect(store(Mode.PREPEND, bytes(key), 0, 0, value, 0), Outcome.STORED, Outcome.NOT_STORED);
     }
 
-    /** As {@link #set}, if the value still has this unique number; returns whether it was stored. */
+    /**
+     * As {@link #set}, if the value still has this unique number.
+     *
+     * @param key the key
+     * @param flags come back with the value
+     * @param seconds how long it stays
+     * @param value the value
+     * @param cas the unique number that the value must have
+     * @return whether it was stored
+     * @throws IOException the server has gone, or refuses
+     */
     public boolean cas(String key, int flags, long seconds, byte[] value, long cas) throws IOException {
         if (cas == 0) {
             throw new IllegalArgumentException("no value has the unique number 0");
@@ -176,23 +218,48 @@ public final class MemcachedClient implements AutoCloseable {
         return expect(store(Mode.SET, bytes(key), flags, seconds, value, cas), Outcome.STORED, Outcome.EXISTS, Outcome.NOT_FOUND);
     }
 
-    /** Deletes a value; returns whether there was one. */
+    /**
+     * Deletes a value.
+     *
+     * @param key the key
+     * @return whether there was one
+     * @throws IOException the server has gone, or refuses
+     */
     public boolean delete(String key) throws IOException {
         return expect(call(StoreService.DELETE, bytes(key), 0, 0, 0, new byte[0]).outcome(), Outcome.STORED, Outcome.NOT_FOUND);
     }
 
-    /** Changes how long a value stays; returns whether there was one. */
+    /**
+     * Changes how long a value stays.
+     *
+     * @param key the key
+     * @param seconds how long it stays
+     * @return whether there was one
+     * @throws IOException the server has gone, or refuses
+     */
     public boolean touch(String key, long seconds) throws IOException {
         return expect(call(StoreService.TOUCH, bytes(key), seconds, 0, 0, new byte[0]).outcome(), Outcome.STORED, Outcome.NOT_FOUND);
     }
 
-    /** Adds to a decimal number, modulo 2⁶⁴; returns the sum, or nothing if there is no value. */
+    /**
+     * Adds to a decimal number, modulo 2⁶⁴.
+     *
+     * @param key the key
+     * @param delta how much
+     * @return the sum, or nothing if there is no value
+     * @throws IOException the server has gone, or refuses
+     */
     public OptionalLong increment(String key, long delta) throws IOException {
         return sum(call(StoreService.INCREMENT, bytes(key), 0, delta, 0, new byte[0]));
     }
 
     /**
-     * Subtracts from a decimal number, down to 0; returns the difference, or nothing if there is no value.
+     * Subtracts from a decimal number, down to 0.
+     *
+     * @param key the key
+     * @param delta how much
+     * @return the difference, or nothing if there is no value
+     * @throws IOException the server has gone, or refuses
      */
     public OptionalLong decrement(String key, long delta) throws IOException {
         return sum(call(StoreService.DECREMENT, bytes(key), 0, delta, 0, new byte[0]));
@@ -203,7 +270,12 @@ public final class MemcachedClient implements AutoCloseable {
         return isThere ? OptionalLong.of(sum.value()) : OptionalLong.empty();
     }
 
-    /** Deletes all values: now, or this many seconds from now. */
+    /**
+     * Deletes all values: now, or this many seconds from now.
+     *
+     * @param seconds how long it takes until then; 0 for now
+     * @throws IOException the server has gone, or refuses
+     */
     public void flushAll(long seconds) throws IOException {
         call(StoreService.FLUSH, new byte[0], seconds, 0, 0, new byte[0]);
     }
@@ -261,17 +333,17 @@ public final class MemcachedClient implements AutoCloseable {
         }
     }
 
-    /** @return READs so far. */
+    /** {@return READs so far} */
     public long reads() {
         return lookups.reads;
     }
 
-    /** @return READs that met a change and were repeated. */
+    /** {@return READs that met a change and were repeated} */
     public long retries() {
         return lookups.retries;
     }
 
-    /** @return GETs for which the server was asked. */
+    /** {@return GETs for which the server was asked} */
     public long asked() {
         return asked;
     }

@@ -2,7 +2,6 @@ package highwire.memcached;
 
 import highwire.memcached.Counters.Counter;
 import highwire.verbs.Context;
-import highwire.verbs.VerbsException;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -13,6 +12,7 @@ import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.function.BiConsumer;
 import java.util.function.LongSupplier;
 
@@ -40,8 +40,13 @@ public final class MemcachedServer implements AutoCloseable {
     private final Thread thread;
     private final long started = System.currentTimeMillis();
     private volatile boolean isClosing;
+    /** Answers to clients that wait for the engine: one for each of those at most. */
+    private final ConcurrentLinkedQueue<Admitted> admitted = new ConcurrentLinkedQueue<>();
     /** Bytes of all clients' buffers. */
     private volatile long held;
+
+    /** The line for a client that asked for a queue pair. */
+    private record Admitted(Connection connection, String line) {}
 
     /** The attachments of the selector's keys. */
     private final class Connection implements Session.Server {
@@ -61,11 +66,10 @@ public final class MemcachedServer implements AutoCloseable {
             if (readers == null) {
                 return "SERVER_ERROR this server has no engine";
             }
-            try {
-                return readers.admit(session, introduction);
-            } catch (VerbsException e) {
-                return "SERVER_ERROR " + e.getMessage();
-            }
+            return readers.admit(session, introduction, line -> {
+                admitted.add(new Admitted(this, line));
+                selector.wakeup();
+            });
         }
 
         @Override
@@ -133,7 +137,7 @@ public final class MemcachedServer implements AutoCloseable {
         return new MemcachedServer(address, options, context, System::currentTimeMillis);
     }
 
-    /** @return where it listens. */
+    /** {@return where it listens} */
     public InetSocketAddress address() {
         return address;
     }
@@ -150,6 +154,7 @@ public final class MemcachedServer implements AutoCloseable {
                 long due = store.nextTick();
                 long wait = due == 0 ? IDLE_MILLIS : Math.clamp(due - store.now(), 1, IDLE_MILLIS);
                 selector.select(this::ready, wait);
+                answerAdmitted();
                 long now = store.now();
                 store.tick(now);
                 if (Math.abs(now - swept) >= SWEEP_MILLIS) {
@@ -178,10 +183,24 @@ public final class MemcachedServer implements AutoCloseable {
             accept();
             return;
         }
-        Connection connection = (Connection) key.attachment();
+        advance(key, (Connection) key.attachment(), key.isReadable());
+    }
+
+    /** Goes on with the clients whose queue pairs are made, or refused. */
+    private void answerAdmitted() {
+        for (Admitted next = admitted.poll(); next != null; next = admitted.poll()) {
+            SelectionKey key = next.connection.channel.keyFor(selector);
+            if (key != null && key.isValid()) {
+                next.connection.session.answer(next.line);
+                advance(key, next.connection, false);
+            }
+        }
+    }
+
+    private void advance(SelectionKey key, Connection connection, boolean reads) {
         boolean goesOn = false;
         try {
-            goesOn = turn(key, connection);
+            goesOn = turn(key, connection, reads);
         } catch (IOException e) {
             // The client has gone.
         } catch (Throwable e) {
@@ -219,10 +238,10 @@ public final class MemcachedServer implements AutoCloseable {
         }
     }
 
-    /** Reads, answers, writes; false if the conversation is over. */
-    private boolean turn(SelectionKey key, Connection connection) throws IOException {
+    /** Reads, if the client has sent something, answers, writes; false if the conversation is over. */
+    private boolean turn(SelectionKey key, Connection connection, boolean reads) throws IOException {
         Session session = connection.session;
-        if (key.isReadable()) {
+        if (reads) {
             int count = connection.channel.read(session.room());
             session.received();
             connection.isInputOver = count < 0;
@@ -239,11 +258,11 @@ public final class MemcachedServer implements AutoCloseable {
         }
         account(connection);
         boolean isEmpty = session.output.pending() == 0;
-        if (isEmpty && (session.isClosing() || connection.isInputOver && !session.isPaused())) {
+        if (isEmpty && (session.isClosing() || connection.isInputOver && !session.isPaused() && !session.isWaiting())) {
             return false;
         }
         // The server reads no further questions of a client that does not take the answers.
-        boolean listens = !session.isClosing() && !session.isPaused() && !connection.isInputOver && !session.output.isFull();
+        boolean listens = !session.isClosing() && !session.isPaused() && !session.isWaiting() && !connection.isInputOver && !session.output.isFull();
         key.interestOps((isEmpty && !session.isPaused() ? 0 : SelectionKey.OP_WRITE) | (listens ? SelectionKey.OP_READ : 0));
         return true;
     }

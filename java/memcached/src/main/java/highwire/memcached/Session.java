@@ -30,10 +30,12 @@ final class Session {
     private long skip;
     private boolean isClosing;
     private boolean isPaused;
+    /** Whether the server owes the line that answers the last command. */
+    private boolean isWaiting;
 
     /** A session's calls to its server. */
     interface Server {
-        /** Opens the store to a reader that introduces itself; returns the line to answer with. */
+        /** Opens the store to a reader that introduces itself; returns the line to answer with, or null if {@link Session#answer} will get it. */
         String admit(Session session, String introduction);
 
         /** Figures of the process. */
@@ -62,11 +64,31 @@ final class Session {
         proceed();
     }
 
+    /** Asks the server to open the store to this client. */
+    void admit(String introduction) {
+        String line = server.admit(this, introduction);
+        isWaiting = line == null;
+        if (!isWaiting) {
+            output.line(line);
+        }
+    }
+
+    /** The line that the server owed; {@link #proceed} goes on with what the client has asked meanwhile. */
+    void answer(String line) {
+        isWaiting = false;
+        output.line(line);
+    }
+
+    /** Whether the server owes an answer, before which nothing else is answered. */
+    boolean isWaiting() {
+        return isWaiting;
+    }
+
     /** Continues with answers that are under way, and with input that has come already. */
     void proceed() {
         while (!isClosing) {
             isPaused = output.isFull();
-            if (isPaused) {
+            if (isPaused || isWaiting) {
                 return;
             }
             if (text.isAnswering()) {

@@ -42,6 +42,18 @@ final class Engine implements AutoCloseable {
         return Context.open(door, Duration.ofSeconds(30));
     }
 
+    void halt() throws IOException, InterruptedException {
+        signal("-STOP");
+    }
+
+    void goOn() throws IOException, InterruptedException {
+        signal("-CONT");
+    }
+
+    private void signal(String name) throws IOException, InterruptedException {
+        assertTrue(new ProcessBuilder("kill", name, Long.toString(process.pid())).inheritIO().start().waitFor() == 0);
+    }
+
     @Override
     public void close() throws IOException {
         process.destroy();
