@@ -59,7 +59,7 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
         return true;
     }
 
-    /** @return how many requests the last {@link #exec} took; fewer than the call has only if it threw. */
+    /** {@return how many requests the last {@link #exec} took; fewer than the call has only if it threw} */
     @Override
     public int result() {
         return taken;
@@ -90,7 +90,7 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
         final MemoryRegion[] regions;
         final long[] offsets;
         final int[] lengths;
-        final DirectPath.Target target = new DirectPath.Target();
+        final Peer.Target target = new Peer.Target();
         final boolean isSignaled;
         final boolean isInline;
         final boolean mayBeDirect;
@@ -139,7 +139,12 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
             return true;
         }
 
-        /** @param id comes back in the completion. @return this */
+        /**
+         * Names the request.
+         *
+         * @param id comes back in the completion
+         * @return this
+         */
         public Request wrId(long id) {
             version++;
             wrId = id;
@@ -147,7 +152,12 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
             return this;
         }
 
-        /** @param value four bytes that go along. @return this */
+        /**
+         * Sets the immediate data.
+         *
+         * @param value four bytes that go along
+         * @return this
+         */
         public Request imm(int value) {
             version++;
             imm = value;
@@ -155,7 +165,12 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
             return this;
         }
 
-        /** @param address where in the peer's memory. @return this */
+        /**
+         * Names the place in the peer's memory.
+         *
+         * @param address where in the peer's memory
+         * @return this
+         */
         public Request remoteAddress(long address) {
             version++;
             remoteAddress = address;
@@ -163,7 +178,12 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
             return this;
         }
 
-        /** @param key the peer's key. @return this */
+        /**
+         * Sets the peer's key.
+         *
+         * @param key the peer's key
+         * @return this
+         */
         public Request rkey(int key) {
             version++;
             rkey = key;
@@ -171,7 +191,13 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
             return this;
         }
 
-        /** @param compare what must be there. @param value what is stored then. @return this */
+        /**
+         * Sets the operands of a compare-and-swap.
+         *
+         * @param compare what must be there
+         * @param value what is stored then
+         * @return this
+         */
         public Request compareSwap(long compare, long value) {
             version++;
             compareAdd = compare;
@@ -181,7 +207,12 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
             return this;
         }
 
-        /** @param value what is added. @return this */
+        /**
+         * Sets the operand of a fetch-and-add.
+         *
+         * @param value what is added
+         * @return this
+         */
         public Request add(long value) {
             version++;
             compareAdd = value;
@@ -210,7 +241,7 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
             return this;
         }
 
-        /** @return the inline bytes, to be overwritten. */
+        /** {@return the inline bytes, to be overwritten} */
         public MemorySegment inlineData() {
             return image.asSlice(at + Layout.WQE_DATA, isInline ? total : 0);
         }

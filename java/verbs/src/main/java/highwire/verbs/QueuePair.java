@@ -127,22 +127,22 @@ public final class QueuePair extends VerbsObject {
         }
     }
 
-    /** @return its number. */
+    /** {@return its number} */
     public int qpn() {
         return qpn;
     }
 
-    /** @return its service. */
+    /** {@return its service} */
     public Service service() {
         return service;
     }
 
-    /** @return the data that a peer needs to connect to it. */
+    /** {@return the data that a peer needs to connect to it} */
     public Endpoint endpoint() {
         return new Endpoint(context.address(), qpn, psn);
     }
 
-    /** @return the state to which this program has brought it; {@link #query} asks the engine. */
+    /** {@return the state to which this program has brought it; {@link #query} asks the engine} */
     public QpState state() {
         return state;
     }
@@ -350,20 +350,14 @@ public final class QueuePair extends VerbsObject {
         call.taken(requests.length);
     }
 
+    /** Carries a request out in this thread, if all before it are done and the direct path takes it. */
     private boolean tryDirect(PostSend.Request request) {
-        if (!request.mayBeDirect || (long) RETIRED.getAcquire(this) != posted || isBroken
-                || request.total == 0 || request.total > DirectPath.BYTES_MAX
-                || !request.hasOpenRegions() || !sendCq.hasLocalRoom()) {
+        if ((long) RETIRED.getAcquire(this) != posted || isBroken || !request.hasOpenRegions() || !sendCq.hasLocalRoom()) {
             return false;
         }
         boolean isDone;
         try {
-            isDone = switch (request.opcode) {
-                case WRITE -> write(request);
-                case READ -> read(request);
-                case SEND, SEND_WITH_IMM, WRITE_WITH_IMM -> message(request);
-                default -> atomic(request);
-            };
+            isDone = direct.execute(request);
         } catch (IllegalStateException e) {
             // Another thread has closed memory that this one was copying. The engine refuses the request, as a card would.
             checkOpen();
@@ -376,104 +370,6 @@ public final class QueuePair extends VerbsObject {
             sendCq.addLocal(request.wrId, qpn, request.opcode.completed, (int) request.total);
         }
         return isDone;
-    }
-
-    private boolean write(PostSend.Request request) {
-        DirectPath.Target target = request.target;
-        if (!direct.begin(target, request.rkey, request.remoteAddress, request.total, Access.REMOTE_WRITE)) {
-            return false;
-        }
-        try {
-            copy(request, target);
-        } finally {
-            direct.end();
-        }
-        return true;
-    }
-
-    /** Completes the peer's oldest receive. */
-    private boolean message(PostSend.Request request) {
-        DirectPath.Target target = request.target;
-        if (!direct.beginMessage(target, request)) {
-            return false;
-        }
-        boolean isCopied = false;
-        try {
-            copy(request, target);
-            isCopied = true;
-        } finally {
-            direct.endMessage(request, isCopied);
-        }
-        return true;
-    }
-
-    private static void copy(PostSend.Request request, DirectPath.Target target) {
-        if (request.isInline) {
-            Copies.copyLastRelease(request.image, request.at + Layout.WQE_DATA, target.memory, target.at, request.total);
-        } else {
-            long to = target.at;
-            int last = lastWithBytes(request);
-            for (int i = 0; i <= last; i++) {
-                MemoryRegion region = request.regions[i];
-                long from = region.start + request.offsets[i];
-                if (i == last) {
-                    Copies.copyLastRelease(region.base, from, target.memory, to, request.lengths[i]);
-                } else {
-                    MemorySegment.copy(region.base, from, target.memory, to, request.lengths[i]);
-                }
-                to += request.lengths[i];
-            }
-        }
-    }
-
-    private static int lastWithBytes(PostSend.Request request) {
-        int last = request.lengths.length - 1;
-        while (request.lengths[last] == 0) {
-            last--;
-        }
-        return last;
-    }
-
-    private boolean read(PostSend.Request request) {
-        DirectPath.Target target = request.target;
-        if (!direct.begin(target, request.rkey, request.remoteAddress, request.total, Access.REMOTE_READ)) {
-            return false;
-        }
-        try {
-            long from = target.at;
-            for (int i = 0; i < request.lengths.length; i++) {
-                MemoryRegion region = request.regions[i];
-                Copies.copyAcquire(target.memory, from, region.base, region.start + request.offsets[i], request.lengths[i]);
-                from += request.lengths[i];
-            }
-        } finally {
-            direct.end();
-        }
-        return true;
-    }
-
-    private boolean atomic(PostSend.Request request) {
-        DirectPath.Target target = request.target;
-        if (request.total != 8 || (request.remoteAddress & 7) != 0
-                || !direct.begin(target, request.rkey, request.remoteAddress, 8, Access.REMOTE_ATOMIC)) {
-            return false;
-        }
-        try {
-            boolean isAligned = (target.at & 7) == 0;
-            if (isAligned) {
-                // The place of the result is looked at before anything changes: an atomic is not to be executed twice.
-                MemoryRegion region = request.regions[0];
-                long into = region.start + request.offsets[0];
-                region.base.get(Mapped.ANY_LONG, into);
-                long was = request.opcode == Opcode.FETCH_ADD
-                        ? (long) Mapped.LONG.getAndAdd(target.memory, target.at, request.compareAdd)
-                        : (long) Mapped.LONG.compareAndExchange(target.memory, target.at, request.compareAdd, request.swap);
-                region.base.set(Mapped.ANY_LONG, into, was);
-            }
-            return isAligned;
-        } finally {
-            direct.end();
-        }
     }
 
     /** Called by the polling thread: a request of this queue pair has completed. */

@@ -65,7 +65,7 @@ class LeaksTest extends WithEngine {
     void memoryThatAPeerTakesBackIsLetGo() throws Exception {
         try (End server = new End(engine, Service.RC); End client = new End(engine, Service.RC)) {
             End.connect(server, client);
-            for (int round = 0; round < 3 * DirectPath.HELD_MAX; round++) {
+            for (int round = 0; round < 3 * Peer.HELD_MAX; round++) {
                 try (RdmaArena arena = client.context.arena(4096);
                         MemoryRegion memory = client.pd.register(arena.segment(), Access.ALL)) {
                     PostSend write = server.qp.postSend(new SendRequest(Opcode.WRITE).remote(memory.address(), memory.rkey()).sge(server.memory, 0, 8));
@@ -77,7 +77,7 @@ class LeaksTest extends WithEngine {
                     write.exec();
                     server.success();
                 }
-                assertTrue(server.context.resources.peers.count() <= DirectPath.HELD_MAX + 2);
+                assertTrue(server.context.resources.peers.count() <= Peer.HELD_MAX + 2);
             }
             assertEquals(0, server.qp.postedToEngine());
         }
@@ -86,7 +86,7 @@ class LeaksTest extends WithEngine {
     /** One call for many regions, in turns: what was let go is found again, and nothing is written elsewhere. */
     @Test
     void moreMemoryThanIsKeptMappedIsReachedAllTheSame() throws Exception {
-        int count = DirectPath.HELD_MAX + 16;
+        int count = Peer.HELD_MAX + 16;
         try (End server = new End(engine, Service.RC); End client = new End(engine, Service.RC)) {
             End.connect(server, client);
             RdmaArena[] arenas = new RdmaArena[count];
