@@ -1,35 +1,25 @@
 package highwire.netty;
 
-import io.netty.buffer.ByteBuf;
-import io.netty.buffer.ByteBufAllocator;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelException;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelOutboundBuffer;
-import io.netty.channel.ChannelPipeline;
 import io.netty.channel.ChannelPromise;
 import io.netty.channel.EventLoop;
-import io.netty.channel.FileRegion;
 import io.netty.channel.IoEvent;
 import io.netty.channel.IoRegistration;
-import io.netty.channel.RecvByteBufAllocator;
 import io.netty.channel.nio.NioIoEvent;
 import io.netty.channel.nio.NioIoOps;
-import io.netty.channel.socket.ChannelInputShutdownEvent;
-import io.netty.channel.socket.ChannelInputShutdownReadComplete;
 import io.netty.channel.socket.nio.NioSocketChannel;
 import io.netty.util.concurrent.GlobalEventExecutor;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
-import java.nio.ByteBuffer;
 import java.nio.channels.CancelledKeyException;
 import java.nio.channels.SocketChannel;
-import java.nio.channels.WritableByteChannel;
 import java.security.SecureRandom;
 import java.util.concurrent.Executor;
-import java.util.concurrent.TimeUnit;
 
 /**
  * A socket channel whose bytes go over a queue pair, or over TCP if the peer has no Highwire or an engine is missing. It takes the place of {@code EpollSocketChannel}; its event
@@ -37,13 +27,13 @@ import java.util.concurrent.TimeUnit;
  *
  * <p>{@code connect} decides between the two. The TCP connection stays open beside a queue pair: when it ends, the peer has ended.
  */
+// Its parts keep a reference to it and use it in the event loop alone.
+@SuppressWarnings("this-escape")
 public class HighwireSocketChannel extends NioSocketChannel {
     /** How the channel reaches its peer. */
     private enum State { PLAIN, ASKING, CONNECTING, GREETING, LINKED }
 
     private static final SecureRandom RANDOM = new SecureRandom();
-    private static final int BUFFERS_MAX = 1024;
-    private static final long BYTES_PER_WRITE_MAX = 1 << 20;
 
     private State state = State.PLAIN;
     private HighwireIoHandler handler;
@@ -55,15 +45,9 @@ public class HighwireSocketChannel extends NioSocketChannel {
     private volatile Link link;
     private volatile String fallback;
 
-    private boolean isReadWanted;
-    /** A read that the program has asked for itself, so that auto-read does not matter. */
-    private boolean isReadExplicit;
-    private boolean wantsRoom;
-    private boolean isSignEnded;
-    /** Why the connection is broken although the peer has not said that it ends. */
-    private IOException reset;
-    /** 0 while the peer may write, 1 once its end was told, 2 once a read after that was answered. */
-    private int ended;
+    private final LinkReader reader = new LinkReader(this);
+    private final LinkWriter writer = new LinkWriter();
+    private final Sign sign = new Sign(this);
 
     /** For a bootstrap, which makes it by its class. */
     public HighwireSocketChannel() {}
@@ -83,12 +67,12 @@ public class HighwireSocketChannel extends NioSocketChannel {
         }
     }
 
-    /** @return whether bytes go over a queue pair. */
+    /** {@return whether bytes go over a queue pair} */
     public boolean isOverQueuePair() {
         return link != null;
     }
 
-    /** @return why bytes go over TCP; null if they do not, or if the peer is a client that has not asked for anything else. */
+    /** {@return why bytes go over TCP; null if they do not, or if the peer is a client that has not asked for anything else} */
     public String fallbackReason() {
         return fallback;
     }
@@ -335,83 +319,37 @@ public class HighwireSocketChannel extends NioSocketChannel {
             super.doBeginRead();
             return;
         }
-        isReadWanted = true;
-        isReadExplicit = !config().isAutoRead();
+        reader.begin();
         keepSign();
-    }
-
-    private boolean mayRead() {
-        return isReadWanted && ended < 2 && (isReadExplicit || config().isAutoRead());
-    }
-
-    /** Whether the program is to hear of the peer's end: once all is read, also if it reads nothing more, as over epoll. */
-    private boolean mayEnd() {
-        return ended < 2 && link.isPeerFinished() && link.readable() == 0;
     }
 
     /** The TCP connection is looked at, for its end. */
     private void keepSign() {
-        if (!isSignEnded && isRegistered() && registration().isValid()) {
+        if (!sign.isEnded() && isRegistered() && registration().isValid()) {
             addAndSubmit(NioIoOps.READ);
         }
     }
 
-    private void onSign() {
-        try {
-            int count = javaChannel().read(ByteBuffer.allocate(1));
-            if (count > 0) {
-                link.fail("the peer has sent bytes over TCP");
-            } else if (count < 0) {
-                endSign();
-                if (!isInputShutdown() && !link.isPeerFinished()) {
-                    onSilence();
-                }
-            }
-        } catch (IOException e) {
-            endSign();
-            reset = e;
-        }
-    }
-
-    private void endSign() {
-        isSignEnded = true;
+    /** The TCP connection has ended. */
+    void ignoreSign() {
         removeAndSubmit(NioIoOps.READ);
-    }
-
-    /** The peer has ended and has not said so over the queue pair. What comes from another engine may be on its way. */
-    private void onSilence() {
-        if (link.outgoing().isNear()) {
-            reset = new IOException("Connection reset by peer: it has ended without closing");
-        } else {
-            eventLoop().schedule(() -> {
-                if (isOpen() && !link.isPeerFinished()) {
-                    reset = new IOException("Connection reset by peer: it has ended without closing");
-                }
-            }, Settings.patienceMillis(), TimeUnit.MILLISECONDS);
-        }
-    }
-
-    /** Why nothing reaches the peer any more; null if it does. */
-    private IOException breakage() {
-        if (link.isPeerClosed()) {
-            return new IOException(link.isPeerFinished() ? "Broken pipe: the peer has closed the connection" : "Connection reset by peer");
-        }
-        if (link.failure() != null) {
-            return new IOException("Connection reset: " + link.failure());
-        }
-        return reset;
     }
 
     /** Whether a turn has something to do. */
     boolean hasWork() {
         return link.isBusy()
-                || wantsRoom && (link.outgoing().room() > 0 || breakage() != null)
-                || mayRead() && (link.hasInput() || breakage() != null)
-                || mayEnd();
+                || mayWrite()
+                || reader.mayRead() && (link.hasInput() || sign.breakage(link) != null)
+                || reader.mayEnd(link);
+    }
+
+    /** Whether something waits for room, and there is some or never will be. */
+    private boolean mayWrite() {
+        return writer.wantsRoom() && (link.outgoing().room() > 0 || sign.breakage(link) != null);
     }
 
     void lieDown(int bell) {
-        link.lieDown(bell, wantsRoom);
+        link.lieDown(bell, writer.wantsRoom());
     }
 
     void getUp() {
@@ -423,22 +361,21 @@ public class HighwireSocketChannel extends NioSocketChannel {
     /** Does what there is to do; whether there was something. */
     boolean turn() {
         link.turn();
-        boolean isDone = false;
-        if (wantsRoom && (link.outgoing().room() > 0 || breakage() != null)) {
-            isDone = true;
-            wantsRoom = false;
+        boolean isDone = mayWrite();
+        if (isDone) {
+            writer.retry();
             unsafe().forceFlush();
         }
-        if (isOpen() && mayEnd()) {
-            onEnd();
+        if (isOpen() && reader.mayEnd(link)) {
+            reader.end();
             return true;
         }
-        if (isOpen() && mayRead()) {
+        if (isOpen() && reader.mayRead()) {
             if (link.readable() > 0) {
-                readLink();
+                reader.read(link);
                 return true;
             }
-            IOException broken = breakage();
+            IOException broken = sign.breakage(link);
             if (broken != null) {
                 pipeline().fireExceptionCaught(broken);
                 unsafe().close(voidPromise());
@@ -446,54 +383,6 @@ public class HighwireSocketChannel extends NioSocketChannel {
             }
         }
         return isDone;
-    }
-
-    @SuppressWarnings("deprecation")
-    private void readLink() {
-        ChannelPipeline pipeline = pipeline();
-        RecvByteBufAllocator.Handle handle = unsafe().recvBufAllocHandle();
-        handle.reset(config());
-        do {
-            int length = Math.min(link.readable(), handle.guess());
-            if (length <= 0) {
-                break;
-            }
-            ByteBuf bytes = take(handle, config().getAllocator(), length);
-            handle.attemptedBytesRead(bytes.readableBytes());
-            handle.lastBytesRead(bytes.readableBytes());
-            handle.incMessagesRead(1);
-            isReadExplicit = false;
-            pipeline.fireChannelRead(bytes);
-        } while (isOpen() && !isInputShutdown() && handle.continueReading());
-        handle.readComplete();
-        pipeline.fireChannelReadComplete();
-        if (!isReadExplicit && !config().isAutoRead()) {
-            isReadWanted = false;
-        }
-    }
-
-    @SuppressWarnings("deprecation")
-    private ByteBuf take(RecvByteBufAllocator.Handle handle, ByteBufAllocator allocator, int length) {
-        if (link.mayLend(length)) {
-            return link.lend(allocator, length);
-        }
-        ByteBuf bytes = handle.allocate(allocator);
-        link.copy(bytes, Math.min(length, bytes.writableBytes()));
-        return bytes;
-    }
-
-    private void onEnd() {
-        isReadExplicit = false;
-        if (ended > 0 || isInputShutdown()) {
-            ended = 2;
-            pipeline().fireUserEventTriggered(ChannelInputShutdownReadComplete.INSTANCE);
-        } else if (config().isAllowHalfClosure()) {
-            ended = 1;
-            shutdownInput();
-            pipeline().fireUserEventTriggered(ChannelInputShutdownEvent.INSTANCE);
-        } else {
-            unsafe().close(voidPromise());
-        }
     }
 
     // Writing.
@@ -504,78 +393,14 @@ public class HighwireSocketChannel extends NioSocketChannel {
             super.doWrite(in);
             return;
         }
-        IOException broken = breakage();
+        IOException broken = sign.breakage(link);
         if (broken != null) {
             throw broken;
         }
         keepSign();
-        Outgoing outgoing = link.outgoing();
-        long before = outgoing.sent();
-        try {
-            writeAll(in, outgoing);
-        } finally {
-            if (outgoing.sent() != before) {
-                outgoing.publish();
-            }
+        if (!writer.write(in, link.outgoing(), config().getWriteSpinCount())) {
+            incompleteWrite(false);
         }
-    }
-
-    private void writeAll(ChannelOutboundBuffer in, Outgoing outgoing) throws IOException {
-        wantsRoom = false;
-        int turns = config().getWriteSpinCount();
-        while (!in.isEmpty()) {
-            Object message = in.current();
-            if (turns-- == 0) {
-                incompleteWrite(false);
-                return;
-            }
-            if (message instanceof FileRegion region) {
-                wantsRoom = !writeRegion(in, region, outgoing);
-            } else if (!((ByteBuf) message).isReadable()) {
-                in.remove();
-            } else {
-                ByteBuffer[] buffers = in.nioBuffers(BUFFERS_MAX, BYTES_PER_WRITE_MAX);
-                long bytes = in.nioBufferSize();
-                long written = outgoing.write(buffers, in.nioBufferCount());
-                in.removeBytes(written);
-                wantsRoom = written < bytes;
-            }
-            if (wantsRoom) {
-                return;
-            }
-        }
-    }
-
-    /** Copies as much of a region as there is room for; whether that is all. */
-    private static boolean writeRegion(ChannelOutboundBuffer in, FileRegion region, Outgoing outgoing) throws IOException {
-        while (region.transferred() < region.count()) {
-            if (outgoing.room() == 0) {
-                return false;
-            }
-            long count = region.transferTo(new Sink(outgoing), region.transferred());
-            if (count <= 0) {
-                return false;
-            }
-            in.progress(count);
-        }
-        in.remove();
-        return true;
-    }
-
-    /** Where a file region is copied to. */
-    private record Sink(Outgoing outgoing) implements WritableByteChannel {
-        @Override
-        public int write(ByteBuffer from) {
-            return (int) outgoing.write(new ByteBuffer[] {from}, 1);
-        }
-
-        @Override
-        public boolean isOpen() {
-            return true;
-        }
-
-        @Override
-        public void close() {}
     }
 
     // Ending.
@@ -605,7 +430,7 @@ public class HighwireSocketChannel extends NioSocketChannel {
         }
         if (link != null) {
             // Before the TCP connection ends, so that the peer knows why it does.
-            link.close(reset != null ? 0 : linger() == 0 ? Memory.CLOSED : Memory.FINISHED | Memory.CLOSED);
+            link.close(sign.isReset() ? 0 : linger() == 0 ? Memory.CLOSED : Memory.FINISHED | Memory.CLOSED);
         }
         super.doClose();
     }
@@ -634,7 +459,7 @@ public class HighwireSocketChannel extends NioSocketChannel {
                     }
                 } else if (ops.contains(NioIoOps.READ)) {
                     if (state == State.LINKED) {
-                        onSign();
+                        sign.look(javaChannel(), link);
                     } else if (negotiation != null) {
                         negotiation.read();
                     }
