@@ -35,7 +35,7 @@ public final class EngineStarter {
 
     private EngineStarter() {}
 
-    /** @return whether this program is to use only engines that others have started. */
+    /** {@return whether this program is to use only engines that others have started} */
     public static boolean isExternal() {
         return EXTERNAL.equals(System.getProperty(ENGINE_PROPERTY));
     }

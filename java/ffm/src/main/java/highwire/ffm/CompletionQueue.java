@@ -14,7 +14,12 @@ public final class CompletionQueue extends NativeObject {
         requestNotify = device.requestNotify;
     }
 
-    /** @param most completions that one execution finds. @return a call that polls */
+    /**
+     * Makes a call that polls.
+     *
+     * @param most completions that one execution finds
+     * @return a call that polls
+     */
     public PollCq pollCall(int most) {
         checkOpen();
         return new PollCq(this, most);

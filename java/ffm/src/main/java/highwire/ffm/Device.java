@@ -149,24 +149,38 @@ public final class Device extends NativeObject {
         }
     }
 
-    /** @return its address, which peers name. */
+    /** {@return its address, which peers name} */
     public InetAddress address() {
         return address;
     }
 
-    /** @return a new protection domain. @throws VerbsException the library refuses */
+    /**
+     * {@return a new protection domain}
+     *
+     * @throws VerbsException the library refuses
+     */
     public ProtectionDomain protectionDomain() throws VerbsException {
         checkOpen();
         return new ProtectionDomain(this, library.make("ibv_alloc_pd", pointer));
     }
 
-    /** @return a new channel, on which threads sleep. @throws VerbsException the library refuses */
+    /**
+     * {@return a new channel, on which threads sleep}
+     *
+     * @throws VerbsException the library refuses
+     */
     public CompletionChannel completionChannel() throws VerbsException {
         checkOpen();
         return new CompletionChannel(this, library.make("ibv_create_comp_channel", pointer));
     }
 
-    /** @param capacity completions that it holds at least. @return a new queue that is polled. @throws VerbsException the library refuses */
+    /**
+     * Makes a queue that is polled.
+     *
+     * @param capacity completions that it holds at least
+     * @return a new queue that is polled
+     * @throws VerbsException the library refuses
+     */
     public CompletionQueue completionQueue(int capacity) throws VerbsException {
         checkOpen();
         return new CompletionQueue(this, null, library.make("ibv_create_cq", pointer, capacity, MemorySegment.NULL, MemorySegment.NULL, 0));

@@ -21,27 +21,27 @@ public final class MemoryRegion extends NativeObject {
         rkey = pointer.get(JAVA_INT, Layout.MR_RKEY);
     }
 
-    /** @return its memory. */
+    /** {@return its memory} */
     public MemorySegment segment() {
         return segment;
     }
 
-    /** @return its first address, which peers name. */
+    /** {@return its first address, which peers name} */
     public long address() {
         return segment.address();
     }
 
-    /** @return how long it is. */
+    /** {@return how long it is} */
     public long length() {
         return segment.byteSize();
     }
 
-    /** @return the key for this program's own requests. */
+    /** {@return the key for this program's own requests} */
     public int lkey() {
         return lkey;
     }
 
-    /** @return the key for peers. */
+    /** {@return the key for peers} */
     public int rkey() {
         return rkey;
     }

@@ -32,7 +32,7 @@ public abstract class NativeObject implements AutoCloseable {
         }
     }
 
-    /** @return whether it was closed. */
+    /** {@return whether it was closed} */
     public final boolean isClosed() {
         return isClosed;
     }

@@ -14,7 +14,7 @@ public final class NativeVerbsException extends VerbsException {
         this.errno = errno;
     }
 
-    /** @return the number that the function gave, as Linux counts them. */
+    /** {@return the number that the function gave, as Linux counts them} */
     public int errno() {
         return errno;
     }

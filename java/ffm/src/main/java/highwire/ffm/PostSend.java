@@ -41,20 +41,37 @@ public final class PostSend extends Post<PostSend> {
         return this;
     }
 
-    /** @param address where in the peer's memory. @param rkey the peer's key. @return this */
+    /**
+     * Names the peer's memory.
+     *
+     * @param address where in the peer's memory
+     * @param rkey the peer's key
+     * @return this
+     */
     public PostSend remote(long address, int rkey) {
         request.set(JAVA_LONG, Layout.SEND_REMOTE_ADDR, address);
         request.set(JAVA_INT, isAtomic ? Layout.SEND_ATOMIC_RKEY : Layout.SEND_RKEY, rkey);
         return this;
     }
 
-    /** @param value four bytes that go along. @return this */
+    /**
+     * Sets the immediate data.
+     *
+     * @param value four bytes that go along
+     * @return this
+     */
     public PostSend imm(int value) {
         request.set(JAVA_INT, Layout.SEND_IMM, Integer.reverseBytes(value));
         return this;
     }
 
-    /** @param compare what must be there. @param swap what is stored then. @return this */
+    /**
+     * Sets the operands of a compare-and-swap.
+     *
+     * @param compare what must be there
+     * @param swap what is stored then
+     * @return this
+     */
     public PostSend compareSwap(long compare, long swap) {
         checkAtomic();
         request.set(JAVA_LONG, Layout.SEND_COMPARE_ADD, compare);
@@ -62,7 +79,12 @@ public final class PostSend extends Post<PostSend> {
         return this;
     }
 
-    /** @param value what is added. @return this */
+    /**
+     * Sets the operand of a fetch-and-add.
+     *
+     * @param value what is added
+     * @return this
+     */
     public PostSend add(long value) {
         checkAtomic();
         request.set(JAVA_LONG, Layout.SEND_COMPARE_ADD, value);
@@ -76,17 +98,32 @@ public final class PostSend extends Post<PostSend> {
         }
     }
 
-    /** @param isSignaled whether success makes a completion; it does unless told otherwise. @return this */
+    /**
+     * Says whether success makes a completion.
+     *
+     * @param isSignaled whether success makes a completion; it does unless told otherwise
+     * @return this
+     */
     public PostSend signaled(boolean isSignaled) {
         return flag(SIGNALED, isSignaled);
     }
 
-    /** @param isSolicited whether the peer's queue is to report it as solicited. @return this */
+    /**
+     * Says whether the message is solicited.
+     *
+     * @param isSolicited whether the peer's queue is to report it as solicited
+     * @return this
+     */
     public PostSend solicited(boolean isSolicited) {
         return flag(SOLICITED, isSolicited);
     }
 
-    /** @param isFenced whether it waits for READs and atomics before it. @return this */
+    /**
+     * Says whether the request waits for READs and atomics before it.
+     *
+     * @param isFenced whether it waits for READs and atomics before it
+     * @return this
+     */
     public PostSend fence(boolean isFenced) {
         return flag(FENCE, isFenced);
     }

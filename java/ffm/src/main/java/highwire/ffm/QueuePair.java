@@ -50,12 +50,12 @@ public final class QueuePair extends NativeObject {
         qpn = pointer.get(JAVA_INT, Layout.QP_NUM);
     }
 
-    /** @return its number. */
+    /** {@return its number} */
     public int qpn() {
         return qpn;
     }
 
-    /** @return what its peer needs to know. */
+    /** {@return what its peer needs to know} */
     public Endpoint endpoint() {
         return new Endpoint(domain.device.address(), qpn, psn);
     }

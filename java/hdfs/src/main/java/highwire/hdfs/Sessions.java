@@ -40,12 +40,22 @@ public final class Sessions {
         this.server = server;
     }
 
-    /** @param server where jvRPC listens. @return this JVM's sessions with it. */
+    /**
+     * Finds this JVM's sessions with a server.
+     *
+     * @param server where jvRPC listens
+     * @return this JVM's sessions with it
+     */
     public static Sessions with(InetSocketAddress server) {
         return ALL.computeIfAbsent(server, Sessions::new);
     }
 
-    /** The server's answer: a status of {@link Wire}, and the bytes. */
+    /**
+     * The server's answer.
+     *
+     * @param status a status of {@link Wire}
+     * @param bytes what it answers
+     */
     public record Answer(int status, byte[] bytes) {}
 
     /** A session, while one thread has it. */
@@ -58,7 +68,7 @@ public final class Sessions {
             this.client = client;
         }
 
-        /** @return the longest request. */
+        /** {@return the longest request} */
         public int room() {
             return client.maxBytes() - Wire.CALL_BYTES;
         }
@@ -150,7 +160,7 @@ public final class Sessions {
         }
     }
 
-    /** @return a session for this thread; null if the server or this JVM has none to offer, so that TCP it is. */
+    /** {@return a session for this thread; null if the server or this JVM has none to offer, so that TCP it is} */
     public Session borrow() {
         for (Session session = idle.pollFirst(); session != null; session = idle.pollFirst()) {
             if (System.nanoTime() - session.usedAt < LOOK_NANOS || session.client.valid()) {
@@ -170,17 +180,22 @@ public final class Sessions {
         }
     }
 
-    /** @return how many times any of this JVM's sessions was used, so far. */
+    /** {@return how many times any of this JVM's sessions was used, so far} */
     public static long allCalls() {
         return ALL.values().stream().mapToLong(Sessions::calls).sum();
     }
 
-    /** @return how many times a session was used, so far. */
+    /** {@return how many times a session was used, so far} */
     public long calls() {
         return calls.get();
     }
 
-    /** @param session is not used any more. @param works whether another thread may have it. */
+    /**
+     * Ends the use of a session.
+     *
+     * @param session is not used any more
+     * @param works whether another thread may have it
+     */
     public void giveBack(Session session, boolean works) {
         if (works) {
             calls.incrementAndGet();

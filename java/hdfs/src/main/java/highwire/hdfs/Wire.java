@@ -56,55 +56,116 @@ public final class Wire {
 
     private Wire() {}
 
-    /** @param conf Hadoop's configuration. @return whether to use jvRPC. */
+    /**
+     * Whether to use jvRPC.
+     *
+     * @param conf Hadoop's configuration
+     * @return whether to use jvRPC
+     */
     public static boolean isEnabled(Configuration conf) {
         return conf.getBoolean(ENABLED, true);
     }
 
-    /** @param conf Hadoop's configuration. @return added to a server's port. */
+    /**
+     * Finds the port of jvRPC beside a server's port.
+     *
+     * @param conf Hadoop's configuration
+     * @return added to a server's port
+     */
     public static int portOffset(Configuration conf) {
         return conf.getInt(PORT_OFFSET, 1);
     }
 
-    /** @param conf Hadoop's configuration. @return what a server offers: one call at a time in each session. */
+    /**
+     * Finds what a server offers.
+     *
+     * @param conf Hadoop's configuration
+     * @return what a server offers: one call at a time in each session
+     */
     public static RpcOptions options(Configuration conf) {
         RpcMode mode = RpcMode.valueOf(conf.get(MODE, "polling").toUpperCase(Locale.ROOT));
         return new RpcOptions(mode, 1, conf.getInt(SLOT, 1 << 16));
     }
 
-    /** @param from memory. @param at where. @return a number. */
+    /**
+     * Reads a number of eight bytes.
+     *
+     * @param from memory
+     * @param at where
+     * @return a number
+     */
     public static long getLong(MemorySegment from, long at) {
         return from.get(ValueLayout.JAVA_LONG_UNALIGNED, at);
     }
 
-    /** @param from memory. @param at where. @return a number. */
+    /**
+     * Reads a number of four bytes.
+     *
+     * @param from memory
+     * @param at where
+     * @return a number
+     */
     public static int getInt(MemorySegment from, long at) {
         return from.get(ValueLayout.JAVA_INT_UNALIGNED, at);
     }
 
-    /** @param to memory. @param at where. @param value is put there. */
+    /**
+     * Writes into memory.
+     *
+     * @param to memory
+     * @param at where
+     * @param value is put there
+     */
     public static void put(MemorySegment to, long at, long value) {
         to.set(ValueLayout.JAVA_LONG_UNALIGNED, at, value);
     }
 
-    /** @param to memory. @param at where. @param value is put there. */
+    /**
+     * Writes into memory.
+     *
+     * @param to memory
+     * @param at where
+     * @param value is put there
+     */
     public static void put(MemorySegment to, long at, int value) {
         to.set(ValueLayout.JAVA_INT_UNALIGNED, at, value);
     }
 
-    /** @param to memory. @param at where. @param bytes are put there. @param first of them. @param count of them. */
+    /**
+     * Writes into memory.
+     *
+     * @param to memory
+     * @param at where
+     * @param bytes are put there
+     * @param first of them
+     * @param count of them
+     */
     public static void put(MemorySegment to, long at, byte[] bytes, int first, int count) {
         MemorySegment.copy(bytes, first, to, ValueLayout.JAVA_BYTE, at, count);
     }
 
-    /** @param from memory. @param at where. @param count bytes. @return them. */
+    /**
+     * Reads bytes.
+     *
+     * @param from memory
+     * @param at where
+     * @param count bytes
+     * @return them
+     */
     public static byte[] bytes(MemorySegment from, long at, int count) {
         byte[] bytes = new byte[count];
         MemorySegment.copy(from, ValueLayout.JAVA_BYTE, at, bytes, 0, count);
         return bytes;
     }
 
-    /** @param from memory. @param at where. @param count bytes. @return the text. */
+    /**
+     * Reads a text.
+     *
+     * @param from memory
+     * @param at where
+     * @param count bytes
+     * @return the text
+     */
     public static String text(MemorySegment from, long at, int count) {
         return new String(bytes(from, at, count), StandardCharsets.UTF_8);
     }

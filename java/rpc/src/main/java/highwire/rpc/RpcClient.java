@@ -178,7 +178,7 @@ public final class RpcClient implements AutoCloseable {
         return slots.options.maxBytes();
     }
 
-    /** @return whether the server is there and both ends' engine serves, as far as this end can tell without asking. */
+    /** {@return whether the server is there and both ends' engine serves, as far as this end can tell without asking} */
     public boolean valid() {
         return slots.isServed() && Greeting.isAlive(channel, scratch);
     }
@@ -223,7 +223,7 @@ public final class RpcClient implements AutoCloseable {
             this.id = id;
         }
 
-        /** @return where to marshal the arguments. */
+        /** {@return where to marshal the arguments} */
         public MemorySegment arguments() {
             return arguments;
         }

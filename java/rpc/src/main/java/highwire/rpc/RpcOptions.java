@@ -21,7 +21,7 @@ public record RpcOptions(RpcMode mode, int slots, int slotBytes) {
         }
     }
 
-    /** @return the most bytes of arguments or of an answer. */
+    /** {@return the most bytes of arguments or of an answer} */
     public int maxBytes() {
         return slotBytes - Slots.HEADER_BYTES;
     }

@@ -167,12 +167,12 @@ public final class RpcServer implements AutoCloseable {
         }
     }
 
-    /** @return where clients find it. */
+    /** {@return where clients find it} */
     public InetSocketAddress address() {
         return address;
     }
 
-    /** @return how many clients it has. */
+    /** {@return how many clients it has} */
     public int sessions() {
         return sessions.size();
     }

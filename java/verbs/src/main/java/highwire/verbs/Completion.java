@@ -56,59 +56,57 @@ public final class Completion {
         return this;
     }
 
-    /** @return what the request was called. */
+    /** {@return what the request was called} */
     public long wrId() {
         return wrId;
     }
 
-    /**
-     * @return how it ended; after anything but success only {@link #wrId} and {@link #qpn} mean something.
-     */
+    /** {@return how it ended; after anything but success only {@link #wrId} and {@link #qpn} mean something} */
     public CompletionStatus status() {
         return CompletionStatus.of(status);
     }
 
-    /** @return whether it worked. */
+    /** {@return whether it worked} */
     public boolean isSuccess() {
         return status == 0;
     }
 
-    /** @return whether it is of a receive. */
+    /** {@return whether it is of a receive} */
     public boolean isReceive() {
         return (opcode & 0x80) != 0;
     }
 
-    /** @return the operation that completed, in the numbers of {@code ibv_wc_opcode}. */
+    /** {@return the operation that completed, in the numbers of {@code ibv_wc_opcode}} */
     public int opcode() {
         return opcode;
     }
 
-    /** @return bytes received or read. */
+    /** {@return bytes received or read} */
     public int byteLen() {
         return byteLen;
     }
 
-    /** @return whether four bytes came along. */
+    /** {@return whether four bytes came along} */
     public boolean hasImm() {
         return (flags & 2) != 0;
     }
 
-    /** @return whether the first 40 bytes of the receive are a routing header (UD). */
+    /** {@return whether the first 40 bytes of the receive are a routing header (UD)} */
     public boolean hasGrh() {
         return (flags & 1) != 0;
     }
 
-    /** @return the sender's four bytes, in host order. */
+    /** {@return the sender's four bytes, in host order} */
     public int imm() {
         return imm;
     }
 
-    /** @return the local queue pair. */
+    /** {@return the local queue pair} */
     public int qpn() {
         return qpn;
     }
 
-    /** @return the queue pair that sent it (UD). */
+    /** {@return the queue pair that sent it (UD)} */
     public int sourceQpn() {
         return sourceQpn;
     }

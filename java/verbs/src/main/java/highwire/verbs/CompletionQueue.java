@@ -104,12 +104,12 @@ public final class CompletionQueue extends VerbsObject {
         }
     }
 
-    /** @return how many completions it holds. */
+    /** {@return how many completions it holds} */
     public int capacity() {
         return (int) mask + 1;
     }
 
-    /** @return completions that were lost because the queue was full; the engine has broken the queue pairs that lost them. */
+    /** {@return completions that were lost because the queue was full; the engine has broken the queue pairs that lost them} */
     public long overruns() {
         return Mapped.getLongAcquire(ring, Layout.RING_OVERRUN_OFFSET);
     }
@@ -272,7 +272,7 @@ public final class CompletionQueue extends VerbsObject {
         }
     }
 
-    /** @return whether a completion waits; asked by the thread that polls. */
+    /** {@return whether a completion waits; asked by the thread that polls} */
     public boolean hasCompletion() {
         return localHead != (long) LOCAL_TAIL.getAcquire(this)
                 || head != Mapped.getLongAcquire(ring, Layout.RING_TAIL_OFFSET)

@@ -187,12 +187,12 @@ public final class Context implements AutoCloseable {
         return recorded(true, () -> isNamed ? open(door, timeout, true) : openAny(timeout));
     }
 
-    /** @return the socket by which this context has reached its engine. */
+    /** {@return the socket by which this context has reached its engine} */
     public Path door() {
         return door;
     }
 
-    /** @return why the engine serves this context no longer, as the exceptions say it; null as long as it does, as far as is known. */
+    /** {@return why the engine serves this context no longer, as the exceptions say it; null as long as it does, as far as is known} */
     public String failure() {
         return frames.ended();
     }
@@ -203,17 +203,17 @@ public final class Context implements AutoCloseable {
         }
     }
 
-    /** @return the device's address. */
+    /** {@return the device's address} */
     public InetAddress address() {
         return gid.address();
     }
 
-    /** @return the largest path MTU of the device, in bytes. */
+    /** {@return the largest path MTU of the device, in bytes} */
     public int mtu() {
         return mtu;
     }
 
-    /** @return what this context has done so far; any thread may ask. */
+    /** {@return what this context has done so far; any thread may ask} */
     public ContextMetrics metrics() {
         return meter.read();
     }
@@ -223,7 +223,7 @@ public final class Context implements AutoCloseable {
         return isClosed || failure() != null;
     }
 
-    /** @return whether the engine still is there. */
+    /** {@return whether the engine still is there} */
     public boolean valid() {
         return frames.isAlive();
     }

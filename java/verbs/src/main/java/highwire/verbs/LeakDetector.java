@@ -55,22 +55,26 @@ public final class LeakDetector {
         }
     }
 
-    /** @return the present level. */
+    /** {@return the present level} */
     public static Level level() {
         return level;
     }
 
-    /** @param level for objects that are made from now on. */
+    /**
+     * Sets how much is reported.
+     *
+     * @param level for objects that are made from now on
+     */
     public static void setLevel(Level level) {
         LeakDetector.level = level;
     }
 
-    /** @return how many objects were found that nobody had closed, contexts among them. */
+    /** {@return how many objects were found that nobody had closed, contexts among them} */
     public static long leaked() {
         return LEAKED.get();
     }
 
-    /** @return how many of those were contexts. */
+    /** {@return how many of those were contexts} */
     public static long leakedContexts() {
         return CONTEXTS.get();
     }

@@ -25,27 +25,27 @@ public final class MemoryRegion extends VerbsObject {
         begin();
     }
 
-    /** @return the key for requests of this program. */
+    /** {@return the key for requests of this program} */
     public int lkey() {
         return key;
     }
 
-    /** @return the key for peers. */
+    /** {@return the key for peers} */
     public int rkey() {
         return key;
     }
 
-    /** @return the address of the first byte, as peers name it. */
+    /** {@return the address of the first byte, as peers name it} */
     public long address() {
         return memory.address();
     }
 
-    /** @return how many bytes. */
+    /** {@return how many bytes} */
     public long length() {
         return memory.byteSize();
     }
 
-    /** @return the memory itself. */
+    /** {@return the memory itself} */
     public MemorySegment segment() {
         return memory;
     }

@@ -26,7 +26,7 @@ public enum Opcode {
         this.completed = completed;
     }
 
-    /** @return as {@code ibv_wr_opcode} counts. */
+    /** {@return as {@code ibv_wr_opcode} counts} */
     public int number() {
         return number;
     }

@@ -81,7 +81,12 @@ public final class PostRecv implements StatefulVerbCall<PostRecv> {
         return this;
     }
 
-    /** @param id comes back in the completion. @return this */
+    /**
+     * Names the request.
+     *
+     * @param id comes back in the completion
+     * @return this
+     */
     public PostRecv wrId(long id) {
         Mapped.putLong(image, 0, id);
         return this;

@@ -43,22 +43,42 @@ public final class QpAttr {
         return this;
     }
 
-    /** @param state the state to go to. @return this */
+    /**
+     * Sets the state to go to.
+     *
+     * @param state the state to go to
+     * @return this
+     */
     public QpAttr state(QpState state) {
         return set(0, STATE, state.ordinal());
     }
 
-    /** @param access what peers may do, bits of {@link Access}. @return this */
+    /**
+     * Sets what peers may do.
+     *
+     * @param access what peers may do, bits of {@link Access}
+     * @return this
+     */
     public QpAttr access(int access) {
         return set(3, ACCESS, access);
     }
 
-    /** @param qkey the Q_Key (UD). @return this */
+    /**
+     * Sets the Q_Key.
+     *
+     * @param qkey the Q_Key (UD)
+     * @return this
+     */
     public QpAttr qkey(int qkey) {
         return set(6, QKEY, Integer.toUnsignedLong(qkey));
     }
 
-    /** @param peer the peer's device. @return this */
+    /**
+     * Names the peer's device.
+     *
+     * @param peer the peer's device
+     * @return this
+     */
     public QpAttr address(InetAddress peer) {
         Gid gid = Gid.of(peer);
         words[GID_HIGH] = gid.high();
@@ -66,87 +86,142 @@ public final class QpAttr {
         return set(7, GID_LOW, gid.low());
     }
 
-    /** @param qpn the peer's queue pair. @return this */
+    /**
+     * Names the peer's queue pair.
+     *
+     * @param qpn the peer's queue pair
+     * @return this
+     */
     public QpAttr remoteQpn(int qpn) {
         return set(20, REMOTE_QPN, qpn);
     }
 
-    /** @param bytes the path MTU. @return this */
+    /**
+     * Sets the path MTU.
+     *
+     * @param bytes the path MTU
+     * @return this
+     */
     public QpAttr pathMtu(int bytes) {
         return set(8, PATH_MTU, bytes);
     }
 
-    /** @param psn the first PSN expected from the peer. @return this */
+    /**
+     * Sets the first PSN that is expected.
+     *
+     * @param psn the first PSN expected from the peer
+     * @return this
+     */
     public QpAttr rqPsn(int psn) {
         return set(12, RQ_PSN, psn);
     }
 
-    /** @param psn the first PSN to send. @return this */
+    /**
+     * Sets the first PSN to send.
+     *
+     * @param psn the first PSN to send
+     * @return this
+     */
     public QpAttr sqPsn(int psn) {
         return set(16, SQ_PSN, psn);
     }
 
-    /** @param count READs and atomics accepted at once. @return this */
+    /**
+     * Limits READs and atomics of the peer.
+     *
+     * @param count READs and atomics accepted at once
+     * @return this
+     */
     public QpAttr maxDestRdAtomic(int count) {
         return set(17, MAX_DEST_RD_ATOMIC, count);
     }
 
-    /** @param count READs and atomics sent at once. @return this */
+    /**
+     * Limits READs and atomics of this end.
+     *
+     * @param count READs and atomics sent at once
+     * @return this
+     */
     public QpAttr maxRdAtomic(int count) {
         return set(13, MAX_RD_ATOMIC, count);
     }
 
-    /** @param code the wait for which an RNR NAK asks (IBTA table 45). @return this */
+    /**
+     * Sets the wait after an RNR NAK.
+     *
+     * @param code the wait for which an RNR NAK asks (IBTA table 45)
+     * @return this
+     */
     public QpAttr minRnrTimer(int code) {
         return set(15, MIN_RNR_TIMER, code);
     }
 
-    /** @param code local ACK timeout: 4.096 µs × 2^n; 0 waits for ever. @return this */
+    /**
+     * Sets the local ACK timeout.
+     *
+     * @param code local ACK timeout: 4.096 µs × 2^n; 0 waits for ever
+     * @return this
+     */
     public QpAttr timeout(int code) {
         return set(9, TIMEOUT, code);
     }
 
-    /** @param count timeouts in a row before giving up, at most 7. @return this */
+    /**
+     * Limits timeouts in a row.
+     *
+     * @param count timeouts in a row before giving up, at most 7
+     * @return this
+     */
     public QpAttr retryCount(int count) {
         return set(10, RETRY_COUNT, count);
     }
 
-    /** @param count RNR NAKs in a row before giving up; 7 never gives up. @return this */
+    /**
+     * Limits RNR NAKs in a row.
+     *
+     * @param count RNR NAKs in a row before giving up; 7 never gives up
+     * @return this
+     */
     public QpAttr rnrRetry(int count) {
         return set(11, RNR_RETRY, count);
     }
 
-    /** @param irn whether to recover losses as IRN does, if the peer can. @return this */
+    /**
+     * Chooses the recovery of losses.
+     *
+     * @param irn whether to recover losses as IRN does, if the peer can
+     * @return this
+     */
     public QpAttr irn(boolean irn) {
         return set(32, RECOVERY, irn ? 1 : 0);
     }
 
-    /** @return the state. */
+    /** {@return the state} */
     public QpState state() {
         return QpState.values()[(int) words[STATE]];
     }
 
-    /** @return what peers may do. */
+    /** {@return what peers may do} */
     public int access() {
         return (int) words[ACCESS];
     }
 
-    /** @return the peer's device. */
+    /** {@return the peer's device} */
     public InetAddress address() {
         return new Gid(words[GID_LOW], words[GID_HIGH]).address();
     }
 
-    /** @return the peer's queue pair. */
+    /** {@return the peer's queue pair} */
     public int remoteQpn() {
         return (int) words[REMOTE_QPN];
     }
 
-    /** @return the path MTU in bytes. */
+    /** {@return the path MTU in bytes} */
     public int pathMtu() {
         return (int) words[PATH_MTU];
     }
 
-    /** @return retries. */
+    /** {@return retries} */
     public int retryCount() {
         return (int) words[RETRY_COUNT];
     }

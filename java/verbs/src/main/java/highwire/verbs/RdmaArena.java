@@ -64,7 +64,7 @@ public final class RdmaArena extends VerbsObject implements SegmentAllocator {
         return memory.asSlice(start, byteSize, byteAlignment);
     }
 
-    /** @return all of it. */
+    /** {@return all of it} */
     public MemorySegment segment() {
         checkOpen();
         return memory;

@@ -13,7 +13,12 @@ public final class ReceiveRequest {
     /** A receive for messages without bytes, until pieces are added. */
     public ReceiveRequest() {}
 
-    /** @param id comes back in the completion. @return this */
+    /**
+     * Names the request.
+     *
+     * @param id comes back in the completion
+     * @return this
+     */
     public ReceiveRequest wrId(long id) {
         this.wrId = id;
         return this;

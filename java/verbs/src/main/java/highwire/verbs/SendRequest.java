@@ -23,12 +23,21 @@ public final class SendRequest {
     int remoteQpn;
     int qkey;
 
-    /** @param opcode the operation. */
+    /**
+     * Describes a request of this operation.
+     *
+     * @param opcode the operation
+     */
     public SendRequest(Opcode opcode) {
         this.opcode = opcode;
     }
 
-    /** @param id comes back in the completion. @return this */
+    /**
+     * Names the request.
+     *
+     * @param id comes back in the completion
+     * @return this
+     */
     public SendRequest wrId(long id) {
         this.wrId = id;
         return this;
@@ -50,7 +59,12 @@ public final class SendRequest {
         return this;
     }
 
-    /** @param bytes are copied into the request itself, instead of pieces of memory. @return this */
+    /**
+     * Puts bytes into the request itself.
+     *
+     * @param bytes are copied into the request itself, instead of pieces of memory
+     * @return this
+     */
     public SendRequest inline(byte[] bytes) {
         if (opcode.writesLocally()) {
             throw new IllegalArgumentException(opcode + " brings data here and has none to send");
@@ -59,33 +73,62 @@ public final class SendRequest {
         return this;
     }
 
-    /** @param address where in the peer's memory. @param rkey the peer's key. @return this */
+    /**
+     * Names the peer's memory.
+     *
+     * @param address where in the peer's memory
+     * @param rkey the peer's key
+     * @return this
+     */
     public SendRequest remote(long address, int rkey) {
         this.remoteAddress = address;
         this.rkey = rkey;
         return this;
     }
 
-    /** @param value four bytes that go along. @return this */
+    /**
+     * Sets the immediate data.
+     *
+     * @param value four bytes that go along
+     * @return this
+     */
     public SendRequest imm(int value) {
         this.imm = value;
         return this;
     }
 
-    /** @param compare what must be there. @param swap what is stored then. @return this */
+    /**
+     * Sets the operands of a compare-and-swap.
+     *
+     * @param compare what must be there
+     * @param swap what is stored then
+     * @return this
+     */
     public SendRequest compareSwap(long compare, long swap) {
         this.compareAdd = compare;
         this.swap = swap;
         return this;
     }
 
-    /** @param value what is added. @return this */
+    /**
+     * Sets the operand of a fetch-and-add.
+     *
+     * @param value what is added
+     * @return this
+     */
     public SendRequest add(long value) {
         this.compareAdd = value;
         return this;
     }
 
-    /** @param address the peer's device. @param qpn its queue pair. @param key its Q_Key. @return this */
+    /**
+     * Names a datagram's destination.
+     *
+     * @param address the peer's device
+     * @param qpn its queue pair
+     * @param key its Q_Key
+     * @return this
+     */
     public SendRequest to(InetAddress address, int qpn, int key) {
         this.gid = Gid.of(address);
         this.remoteQpn = qpn;
@@ -93,17 +136,32 @@ public final class SendRequest {
         return this;
     }
 
-    /** @param isSignaled whether success makes a completion; it does unless told otherwise. @return this */
+    /**
+     * Says whether success makes a completion.
+     *
+     * @param isSignaled whether success makes a completion; it does unless told otherwise
+     * @return this
+     */
     public SendRequest signaled(boolean isSignaled) {
         return flag(Layout.FLAG_SIGNALED, isSignaled);
     }
 
-    /** @param isSolicited whether the peer's queue is to report it as solicited. @return this */
+    /**
+     * Says whether the message is solicited.
+     *
+     * @param isSolicited whether the peer's queue is to report it as solicited
+     * @return this
+     */
     public SendRequest solicited(boolean isSolicited) {
         return flag(Layout.FLAG_SOLICITED, isSolicited);
     }
 
-    /** @param isFenced whether it waits for READs and atomics before it. @return this */
+    /**
+     * Says whether the request waits for READs and atomics before it.
+     *
+     * @param isFenced whether it waits for READs and atomics before it
+     * @return this
+     */
     public SendRequest fence(boolean isFenced) {
         return flag(Layout.FLAG_FENCE, isFenced);
     }

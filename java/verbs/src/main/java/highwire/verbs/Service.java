@@ -15,7 +15,7 @@ public enum Service {
         this.number = number;
     }
 
-    /** @return as {@code ibv_qp_type} counts. */
+    /** {@return as {@code ibv_qp_type} counts} */
     public int number() {
         return number;
     }

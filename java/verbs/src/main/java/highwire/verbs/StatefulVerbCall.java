@@ -15,10 +15,10 @@ public interface StatefulVerbCall<T extends StatefulVerbCall<T>> {
      */
     T exec();
 
-    /** @return whether it can still be executed: it was not freed, and none of its objects was closed. */
+    /** {@return whether it can still be executed: it was not freed, and none of its objects was closed} */
     boolean valid();
 
-    /** @return the result of the last execution: how many requests were taken, or completions found. */
+    /** {@return the result of the last execution: how many requests were taken, or completions found} */
     int result();
 
     /**

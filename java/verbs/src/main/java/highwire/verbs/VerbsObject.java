@@ -33,7 +33,7 @@ public abstract class VerbsObject implements AutoCloseable {
         tracker = LeakDetector.track(this, name, null);
     }
 
-    /** @return whether it was closed. */
+    /** {@return whether it was closed} */
     public final boolean isClosed() {
         return isClosed;
     }

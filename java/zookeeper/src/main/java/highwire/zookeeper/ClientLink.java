@@ -29,7 +29,12 @@ public final class ClientLink implements AutoCloseable {
 
     /** The receiver of frames, one after the other. */
     public interface Receiver {
-        /** @param frame without its length. @throws IOException it is invalid */
+        /**
+         * Takes a frame.
+         *
+         * @param frame without its length
+         * @throws IOException it is invalid
+         */
         void receive(ByteBuffer frame) throws IOException;
     }
 
@@ -128,7 +133,7 @@ public final class ClientLink implements AutoCloseable {
         return true;
     }
 
-    /** @return whether the server has taken the TCP connection: what is missing then are the queue pairs. */
+    /** {@return whether the server has taken the TCP connection: what is missing then are the queue pairs} */
     public boolean isConnected() {
         return localAddress != null;
     }
@@ -325,17 +330,26 @@ public final class ClientLink implements AutoCloseable {
         wakeup();
     }
 
-    /** @param buffers are sent in this order. @throws IOException the link is broken */
+    /**
+     * Sends a frame.
+     *
+     * @param buffers are sent in this order
+     * @throws IOException the link is broken
+     */
     public void send(ByteBuffer... buffers) throws IOException {
         link.send(buffers);
     }
 
-    /** Sends messages that had to wait for room. @throws IOException the link is broken */
+    /**
+     * Sends messages that had to wait for room.
+     *
+     * @throws IOException the link is broken
+     */
     public void flush() throws IOException {
         link.flush();
     }
 
-    /** @return whether something waits for room. */
+    /** {@return whether something waits for room} */
     public boolean hasBacklog() {
         return link.hasBacklog();
     }
@@ -363,12 +377,12 @@ public final class ClientLink implements AutoCloseable {
         wakeup();
     }
 
-    /** @return this end's address of the TCP connection. */
+    /** {@return this end's address of the TCP connection} */
     public SocketAddress localAddress() {
         return localAddress;
     }
 
-    /** @return the server's. */
+    /** {@return the server's} */
     public SocketAddress remoteAddress() {
         return remoteAddress;
     }

@@ -74,7 +74,7 @@ public final class Device {
         }
     }
 
-    /** @return the session. */
+    /** {@return the session} */
     public Context context() {
         return context;
     }

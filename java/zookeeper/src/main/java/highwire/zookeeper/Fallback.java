@@ -27,21 +27,35 @@ public final class Fallback {
     /** What one client knows. */
     public Fallback() {}
 
-    /** @param server where a client wants to connect. @return whether it shall not ask for queue pairs now. */
+    /**
+     * Whether a client shall not ask a server for queue pairs now.
+     *
+     * @param server where a client wants to connect
+     * @return whether it shall not ask for queue pairs now
+     */
     public boolean isForTcp(InetSocketAddress server) {
         found = null;
         Long look = LOOKS.get(server);
         return look != null && System.nanoTime() - look < 0;
     }
 
-    /** @param server gave no queue pair. @param reason why. */
+    /**
+     * Keeps in mind that a server has given no queue pair.
+     *
+     * @param server gave no queue pair
+     * @param reason why
+     */
     public void fails(InetSocketAddress server, String reason) {
         if (LOOKS.put(server, System.nanoTime() + retryNanos) == null) {
             LOG.warn("Connections with {} go over TCP: {}", server, reason);
         }
     }
 
-    /** @param server has given a queue pair. */
+    /**
+     * Keeps in mind that a server has given a queue pair.
+     *
+     * @param server has given a queue pair
+     */
     public void works(InetSocketAddress server) {
         if (LOOKS.remove(server) != null) {
             LOG.info("Connections with {} go over queue pairs again", server);

@@ -22,7 +22,11 @@ public final class FrameReader {
     private final ByteBuffer length = ByteBuffer.allocate(4);
     private ByteBuffer frame;
 
-    /** @param limit how long a frame may be. */
+    /**
+     * A reader of frames of limited length.
+     *
+     * @param limit how long a frame may be
+     */
     public FrameReader(Limit limit) {
         this.limit = limit;
     }

@@ -9,7 +9,11 @@ import java.io.IOException;
 public final class GreetingException extends IOException {
     private static final long serialVersionUID = 1;
 
-    /** @param message why. */
+    /**
+     * A greeting that failed.
+     *
+     * @param message why
+     */
     public GreetingException(String message) {
         super(message);
     }

@@ -24,16 +24,29 @@ public final class Hub {
 
     /** The owner of a link. All calls but {@link #broken} come from the hub's thread. */
     public interface Owner {
-        /** @param wrId of a receive. @param length of its message. */
+        /**
+         * A message has come.
+         *
+         * @param wrId of a receive
+         * @param length of its message
+         */
         void received(long wrId, int length);
 
-        /** Takes a message from its link's mailbox, unless it wants none now; returns whether it took one. */
+        /**
+         * Takes a message from its link's mailbox, unless it wants none now.
+         *
+         * @return whether it took one
+         */
         boolean takeMail();
 
         /** Does work that it was asked for, or continues it. */
         void proceed();
 
-        /** @param reason why no message will come any more. */
+        /**
+         * The link has failed.
+         *
+         * @param reason why no message will come any more
+         */
         void broken(String reason);
     }
 
@@ -83,7 +96,7 @@ public final class Hub {
         thread = Thread.ofPlatform().name("highwire-zookeeper").daemon().start(this::run);
     }
 
-    /** @return whether links can still be made. */
+    /** {@return whether links can still be made} */
     public boolean isOpen() {
         return !isOver && !isClosing;
     }
@@ -108,7 +121,11 @@ public final class Hub {
         return link;
     }
 
-    /** @param owner knows its peer now, and that they use mailboxes. */
+    /**
+     * Looks at an owner's mailbox from now on.
+     *
+     * @param owner knows its peer now, and that they use mailboxes
+     */
     public void lookForMail(Owner owner) {
         withMailbox.add(owner);
     }
@@ -130,7 +147,11 @@ public final class Hub {
         engineWork.execute(link::close);
     }
 
-    /** @param owner must be called by the hub's thread soon. */
+    /**
+     * Calls an owner in the hub's thread soon.
+     *
+     * @param owner must be called by the hub's thread soon
+     */
     public void call(Owner owner) {
         called.add(owner);
         if (isAsleep) {
@@ -138,7 +159,12 @@ public final class Hub {
         }
     }
 
-    /** @param owner waits for its link's sends to complete. @param isWaiting whether it does. */
+    /**
+     * Says whether an owner waits for its sends.
+     *
+     * @param owner waits for its link's sends to complete
+     * @param isWaiting whether it does
+     */
     public void waitForSends(Owner owner, boolean isWaiting) {
         if (!isWaiting) {
             waiting.remove(owner);

@@ -116,7 +116,7 @@ public final class Link implements AutoCloseable {
         return (int) (completion.wrId() / DEPTH_MAX);
     }
 
-    /** @return what the peer needs to know. */
+    /** {@return what the peer needs to know} */
     public String introduction() {
         return qp.endpoint() + " " + segment + (mailbox == null ? "" : " " + mailbox.introduction());
     }
@@ -263,7 +263,7 @@ public final class Link implements AutoCloseable {
         return sent == done || isEnded;
     }
 
-    /** @return whether it has to wait for room before it can send more. */
+    /** {@return whether it has to wait for room before it can send more} */
     public synchronized boolean hasBacklog() {
         return !backlog.isEmpty();
     }
@@ -286,12 +286,12 @@ public final class Link implements AutoCloseable {
         receives[slot].exec();
     }
 
-    /** @return whether both ends have a mailbox, so that all messages come through it. */
+    /** {@return whether both ends have a mailbox, so that all messages come through it} */
     public boolean hasMailbox() {
         return mailbox != null && mailbox.isConnected();
     }
 
-    /** @return whether a message lies in the mailbox. */
+    /** {@return whether a message lies in the mailbox} */
     public boolean hasMail() {
         return hasMailbox() && mailbox.hasMail();
     }

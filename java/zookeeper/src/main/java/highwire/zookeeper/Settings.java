@@ -31,42 +31,42 @@ public final class Settings {
 
     private Settings() {}
 
-    /** @return whether a client may take TCP. */
+    /** {@return whether a client may take TCP} */
     public static boolean fallback() {
         return number(FALLBACK, 1, 0, 1) == 1;
     }
 
-    /** @return how long a client keeps to TCP before it looks again. */
+    /** {@return how long a client keeps to TCP before it looks again} */
     public static Duration retry() {
         return Duration.ofSeconds(number(RETRY, 30, 1, 1_000_000));
     }
 
-    /** @return bytes of one SEND and of each receive. */
+    /** {@return bytes of one SEND and of each receive} */
     public static int segment() {
         return number(SEGMENT, 4096, 256, 1 << 20);
     }
 
-    /** @return receives, and SENDs in flight, of each connection. */
+    /** {@return receives, and SENDs in flight, of each connection} */
     public static int depth() {
         return number(DEPTH, 16, 2, Link.DEPTH_MAX);
     }
 
-    /** @return connections over queue pairs that a server takes. */
+    /** {@return connections over queue pairs that a server takes} */
     public static int connections() {
         return number(CONNECTIONS, 1000, 1, 60_000);
     }
 
-    /** @return connections that may have mailboxes; the server's thread looks at each of them in every turn. */
+    /** {@return connections that may have mailboxes; the server's thread looks at each of them in every turn} */
     public static int mailboxes() {
         return number(MAILBOXES, 256, 0, 60_000);
     }
 
-    /** @return how long a thread looks for messages before it sleeps. */
+    /** {@return how long a thread looks for messages before it sleeps} */
     public static Duration spin() {
         return Duration.ofNanos(1000L * number(SPIN, 200, 0, 1_000_000));
     }
 
-    /** @return whether the server's thread answers reads itself if it can. */
+    /** {@return whether the server's thread answers reads itself if it can} */
     public static boolean reads() {
         return number(READS, 1, 0, 1) == 1;
     }

@@ -14,8 +14,11 @@ import java.util.Map;
  * @param <C> the class of the endpoints
  */
 public class RdmaActiveEndpointGroup<C extends RdmaActiveEndpoint> extends RdmaEndpointGroup<C> {
+    /** Completions that a queue holds. */
     protected int cqSize;
+    /** Pieces of memory that a request may have. */
     protected int maxSge;
+    /** Requests that a queue pair holds. */
     protected int maxWR;
     private final int timeout;
     private final boolean isPolling;
@@ -75,14 +78,17 @@ public class RdmaActiveEndpointGroup<C extends RdmaActiveEndpoint> extends RdmaE
         }
     }
 
+    /** {@return requests that a queue pair holds} */
     public int getMaxWR() {
         return maxWR;
     }
 
+    /** {@return completions that a queue holds} */
     public int getCqSize() {
         return cqSize;
     }
 
+    /** {@return pieces of memory that a request may have} */
     public int getMaxSge() {
         return maxSge;
     }

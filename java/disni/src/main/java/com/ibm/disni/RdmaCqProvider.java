@@ -7,9 +7,13 @@ import java.io.IOException;
 
 /** The completion queue of an endpoint. */
 public class RdmaCqProvider {
+    /** The device that it belongs to. */
     protected IbvContext context;
+    /** The channel on which its thread sleeps. */
     protected IbvCompChannel compChannel;
+    /** Its completion queue. */
     protected IbvCQ cq;
+    /** Completions that a queue holds. */
     protected int cqSize;
     private final boolean ownsChannel;
 
@@ -45,11 +49,12 @@ public class RdmaCqProvider {
         }
     }
 
+    /** {@return its completion queue} */
     public IbvCQ getCQ() {
         return cq;
     }
 
-    /** @return completions that it holds, at least. */
+    /** {@return completions that it holds, at least} */
     public int getCqSize() {
         return cqSize;
     }

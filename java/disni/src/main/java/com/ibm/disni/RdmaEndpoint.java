@@ -30,12 +30,19 @@ public class RdmaEndpoint {
     /** The time that reaching the peer may take beside its time-out: the program there has to accept. */
     private static final int ANSWER_MILLIS = Integer.getInteger("highwire.disni.answer", 30_000);
 
+    /** Its number in its group. */
     protected int endpointId;
+    /** The group that it belongs to. */
     protected RdmaEndpointGroup<? extends RdmaEndpoint> group;
+    /** Its connection identifier. */
     protected RdmaCmId idPriv;
+    /** Its queue pair. */
     protected IbvQP qp;
+    /** The protection domain. */
     protected IbvPd pd;
+    /** What takes its completions. */
     protected RdmaCqProvider cqProcessor;
+    /** What peers may do with memory that it registers, as bits of {@link IbvMr}. */
     protected int access = IbvMr.IBV_ACCESS_LOCAL_WRITE | IbvMr.IBV_ACCESS_REMOTE_WRITE | IbvMr.IBV_ACCESS_REMOTE_READ;
     private final boolean isServerSide;
     private int state = CONN_STATE_INITIALIZED;
@@ -168,27 +175,40 @@ public class RdmaEndpoint {
         notifyAll();
     }
 
+    /** {@return whether its queue pair is connected} */
     public synchronized boolean isConnected() {
         return state == CONN_STATE_CONNECTED;
     }
 
+    /** {@return whether it was closed} */
     public synchronized boolean isClosed() {
         return state == CONN_STATE_CLOSED;
     }
 
-    /** @return how far it is; 4 is connected, 5 closed. */
+    /** {@return how far it is; 4 is connected, 5 closed} */
     public synchronized int getConnState() {
         return state;
     }
 
+    /**
+     * {@return this end's address}
+     *
+     * @throws IOException it is not connected
+     */
     public SocketAddress getSrcAddr() throws IOException {
         return idPriv.getSource();
     }
 
+    /**
+     * {@return the peer's address}
+     *
+     * @throws IOException it is not connected
+     */
     public SocketAddress getDstAddr() throws IOException {
         return idPriv.getDestination();
     }
 
+    /** {@return what takes its completions} */
     public RdmaCqProvider getCqProvider() {
         return cqProcessor;
     }
@@ -245,26 +265,32 @@ public class RdmaEndpoint {
         }
     }
 
+    /** {@return its connection identifier} */
     public RdmaCmId getIdPriv() {
         return idPriv;
     }
 
+    /** {@return its queue pair} */
     public IbvQP getQp() {
         return qp;
     }
 
+    /** {@return whether a server has accepted it} */
     public boolean isServerSide() {
         return isServerSide;
     }
 
+    /** {@return its number in its group} */
     public int getEndpointId() {
         return endpointId;
     }
 
+    /** {@return the protection domain} */
     public IbvPd getPd() {
         return pd;
     }
 
+    /** {@return the parameters of its connections} */
     public RdmaConnParam getConnParam() {
         return group.getConnParam();
     }

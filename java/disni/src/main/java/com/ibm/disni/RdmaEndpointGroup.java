@@ -26,8 +26,11 @@ public abstract class RdmaEndpointGroup<C extends RdmaEndpoint> {
     /** How long the thread that passes events to endpoints may take to see that the group is closed. */
     private static final int LOOK_MILLIS = 50;
 
+    /** Whether the group is closed. */
     protected AtomicBoolean closed = new AtomicBoolean();
+    /** What makes its endpoints. */
     protected RdmaEndpointFactory<C> factory;
+    /** The parameters of its connections. */
     protected RdmaConnParam connParam = new RdmaConnParam();
     private final RdmaEventChannel channel = RdmaEventChannel.createEventChannel();
     private final Map<RdmaCmId, RdmaServerEndpoint<C>> servers = new ConcurrentHashMap<>();
@@ -80,12 +83,24 @@ public abstract class RdmaEndpointGroup<C extends RdmaEndpoint> {
      */
     public abstract void allocateResources(C endpoint) throws Exception;
 
-    /** The protection domain of the endpoint's device. */
+    /**
+     * Makes the protection domain of an endpoint's device, once for each device.
+     *
+     * @param endpoint the endpoint
+     * @return the protection domain
+     * @throws IOException the engine refuses
+     */
     public synchronized IbvPd createProtectionDomain(C endpoint) throws IOException {
         return domain(endpoint.getIdPriv().getVerbs());
     }
 
-    /** The protection domain of the server's device. */
+    /**
+     * Makes the protection domain of a server's device, once for each device.
+     *
+     * @param server the server
+     * @return the protection domain
+     * @throws IOException the engine refuses
+     */
     public synchronized IbvPd createProtectionDomain(RdmaServerEndpoint<C> server) throws IOException {
         return domain(server.getIdPriv().getVerbs());
     }
@@ -99,7 +114,12 @@ public abstract class RdmaEndpointGroup<C extends RdmaEndpoint> {
         return domain;
     }
 
-    /** A server, to be bound. */
+    /**
+     * Makes a server, to be bound.
+     *
+     * @return the server
+     * @throws IOException the group is closed
+     */
     public final synchronized RdmaServerEndpoint<C> createServerEndpoint() throws IOException {
         checkOpen();
         RdmaCmId id = channel.createId(RdmaCm.RDMA_PS_TCP);
@@ -108,12 +128,23 @@ public abstract class RdmaEndpointGroup<C extends RdmaEndpoint> {
         return server;
     }
 
-    /** An endpoint, to be connected. */
+    /**
+     * Makes an endpoint, to be connected.
+     *
+     * @return the endpoint
+     * @throws IOException the group is closed
+     */
     public final synchronized C createEndpoint() throws IOException {
         return create(channel.createId(RdmaCm.RDMA_PS_TCP), false);
     }
 
-    /** The endpoint of a client's request. */
+    /**
+     * Makes the endpoint of a client's request.
+     *
+     * @param id the client's identifier
+     * @return the endpoint
+     * @throws IOException the group is closed
+     */
     protected final synchronized C createEndpoint(RdmaCmId id) throws IOException {
         return create(id, true);
     }
@@ -147,7 +178,11 @@ public abstract class RdmaEndpointGroup<C extends RdmaEndpoint> {
         }
     }
 
-    /** Passes an event to its endpoint. */
+    /**
+     * Passes an event to its endpoint.
+     *
+     * @param event the event
+     */
     public final void dispatchCmEvent(RdmaCmEvent event) {
         try {
             RdmaServerEndpoint<C> server = event.getListenIdPriv() == null ? null : servers.get(event.getListenIdPriv());
@@ -164,11 +199,16 @@ public abstract class RdmaEndpointGroup<C extends RdmaEndpoint> {
         }
     }
 
+    /** {@return the parameters of its connections} */
     public RdmaConnParam getConnParam() {
         return connParam;
     }
 
-    /** Sets how endpoints connect from now on. */
+    /**
+     * Sets how endpoints connect from now on.
+     *
+     * @param connParam the parameters
+     */
     public void setConnParam(RdmaConnParam connParam) {
         this.connParam = connParam;
     }
@@ -195,10 +235,12 @@ public abstract class RdmaEndpointGroup<C extends RdmaEndpoint> {
         channel.destroyEventChannel();
     }
 
+    /** {@return whether it was closed} */
     public boolean isClosed() {
         return closed.get();
     }
 
+    /** {@return a number that no endpoint of the group has} */
     public synchronized int getNextId() {
         return nextId++;
     }

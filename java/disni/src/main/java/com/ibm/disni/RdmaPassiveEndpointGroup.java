@@ -44,14 +44,17 @@ public class RdmaPassiveEndpointGroup<C extends RdmaEndpoint> extends RdmaEndpoi
         endpoint.allocateResources();
     }
 
+    /** {@return requests that a queue pair holds} */
     public int getMaxWR() {
         return maxWr;
     }
 
+    /** {@return pieces of memory that a request may have} */
     public int getMaxSge() {
         return maxSge;
     }
 
+    /** {@return completions that a queue holds} */
     public int getCqSize() {
         return cqSize;
     }

@@ -17,9 +17,13 @@ import java.util.ArrayDeque;
  * @param <C> the class of the endpoints that it makes
  */
 public class RdmaServerEndpoint<C extends RdmaEndpoint> {
+    /** Its number in its group. */
     protected int endpointId;
+    /** The protection domain. */
     protected IbvPd pd;
+    /** Its connection identifier. */
     protected RdmaCmId idPriv;
+    /** What peers may do with memory that it registers, as bits of {@link IbvMr}. */
     protected int access = IbvMr.IBV_ACCESS_LOCAL_WRITE | IbvMr.IBV_ACCESS_REMOTE_WRITE | IbvMr.IBV_ACCESS_REMOTE_READ;
     private final RdmaEndpointGroup<C> group;
     private final ArrayDeque<RdmaCmId> requests = new ArrayDeque<>();
@@ -125,27 +129,36 @@ public class RdmaServerEndpoint<C extends RdmaEndpoint> {
         notifyAll();
     }
 
+    /** {@return whether it has an address} */
     public synchronized boolean isBound() {
         return isBound;
     }
 
+    /** {@return whether it was closed} */
     public synchronized boolean isClosed() {
         return isClosed;
     }
 
-    /** @return where it listens. */
+    /**
+     * {@return where it listens}
+     *
+     * @throws Exception it has no address
+     */
     public SocketAddress getSrcAddr() throws Exception {
         return idPriv.getSource();
     }
 
+    /** {@return its connection identifier} */
     public RdmaCmId getIdPriv() {
         return idPriv;
     }
 
+    /** {@return its number in its group} */
     public int getEndpointId() {
         return endpointId;
     }
 
+    /** {@return the protection domain} */
     public IbvPd getPd() {
         return pd;
     }

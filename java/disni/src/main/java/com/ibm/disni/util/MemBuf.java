@@ -17,17 +17,17 @@ public class MemBuf {
         this.buffer = memory.asByteBuffer();
     }
 
-    /** @return where it begins. */
+    /** {@return where it begins} */
     public final long address() {
         return memory.address();
     }
 
-    /** @return the memory, big-endian as every new buffer; always the same object. */
+    /** {@return the memory, big-endian as every new buffer; always the same object} */
     public final ByteBuffer getBuffer() {
         return buffer;
     }
 
-    /** @return how many bytes. */
+    /** {@return how many bytes} */
     public final int size() {
         return buffer.capacity();
     }

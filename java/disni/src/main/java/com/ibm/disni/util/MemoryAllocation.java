@@ -14,7 +14,7 @@ public class MemoryAllocation {
 
     private MemoryAllocation() {}
 
-    /** @return the only one. */
+    /** {@return the only one} */
     public static synchronized MemoryAllocation getInstance() {
         return INSTANCE;
     }

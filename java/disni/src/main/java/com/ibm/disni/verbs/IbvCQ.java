@@ -6,9 +6,13 @@ import java.io.IOException;
 
 /** A completion queue. One thread polls it at a time. */
 public class IbvCQ {
+    /** The device that it belongs to. */
     protected IbvContext context;
+    /** Where its events are reported; null if it has none. */
     protected IbvCompChannel channel;
+    /** Completions that it holds. */
     protected int cqe;
+    /** Whether it was not closed. */
     protected volatile boolean isOpen = true;
     final CompletionQueue queue;
 
@@ -19,19 +23,22 @@ public class IbvCQ {
         this.cqe = queue.capacity();
     }
 
+    /** {@return the device that it belongs to} */
     public IbvContext getContext() {
         return context;
     }
 
+    /** {@return where its events are reported; null if it has none} */
     public IbvCompChannel getChannel() {
         return channel;
     }
 
-    /** @return how many completions it holds. */
+    /** {@return how many completions it holds} */
     public int getCqe() {
         return cqe;
     }
 
+    /** {@return whether it was not closed} */
     public boolean isOpen() {
         return isOpen;
     }

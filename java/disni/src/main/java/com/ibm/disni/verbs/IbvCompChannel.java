@@ -10,7 +10,9 @@ public class IbvCompChannel {
     /** Stands for waiting without end, as time-outs are added to clocks. */
     private static final Duration FOR_EVER = Duration.ofDays(10_000);
 
+    /** The device that it belongs to. */
     protected IbvContext context;
+    /** Whether it was not closed. */
     protected volatile boolean isOpen = true;
     final CompletionChannel channel;
 
@@ -19,10 +21,12 @@ public class IbvCompChannel {
         this.channel = channel;
     }
 
+    /** {@return the device that it belongs to} */
     public IbvContext getContext() {
         return context;
     }
 
+    /** {@return whether it was not closed} */
     public boolean isOpen() {
         return isOpen;
     }

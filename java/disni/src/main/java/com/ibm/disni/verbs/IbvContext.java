@@ -21,12 +21,12 @@ public class IbvContext {
         return KNOWN.computeIfAbsent(device, IbvContext::new);
     }
 
-    /** @return 1: all completion queues report in the same way. */
+    /** {@return 1: all completion queues report in the same way} */
     public int getNumCompVectors() {
         return 1;
     }
 
-    /** @return whether the engine still is there. */
+    /** {@return whether the engine still is there} */
     public boolean isOpen() {
         return device.valid();
     }

@@ -6,9 +6,13 @@ import java.nio.ByteBuffer;
 
 /** Registered memory. Its buffer is kept from being collected as long as the region is. */
 public class IbvMr {
+    /** This end may write. */
     public static final int IBV_ACCESS_LOCAL_WRITE = 1;
+    /** Peers may write. */
     public static final int IBV_ACCESS_REMOTE_WRITE = 1 << 1;
+    /** Peers may read. */
     public static final int IBV_ACCESS_REMOTE_READ = 1 << 2;
+    /** Peers may execute atomics. */
     public static final int IBV_ACCESS_REMOTE_ATOMIC = 1 << 3;
 
     private final IbvPd pd;
@@ -21,28 +25,32 @@ public class IbvMr {
         this.buffer = buffer;
     }
 
-    /** @return the address of the first byte, for work requests of either end. */
+    /** {@return the address of the first byte, for work requests of either end} */
     public long getAddr() {
         return region.address();
     }
 
-    /** @return how many bytes. */
+    /** {@return how many bytes} */
     public int getLength() {
         return buffer.capacity();
     }
 
+    /** {@return the key of the memory for this end} */
     public int getLkey() {
         return region.lkey();
     }
 
+    /** {@return the key of the memory for peers} */
     public int getRkey() {
         return region.rkey();
     }
 
+    /** {@return the device that it belongs to} */
     public IbvContext getContext() {
         return pd.getContext();
     }
 
+    /** {@return whether it was not closed} */
     public boolean isOpen() {
         return !region.isClosed();
     }

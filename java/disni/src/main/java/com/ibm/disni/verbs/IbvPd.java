@@ -14,7 +14,9 @@ import java.util.concurrent.ConcurrentHashMap;
 
 /** A protection domain. */
 public class IbvPd {
+    /** The device that it belongs to. */
     protected IbvContext context;
+    /** Whether it was not closed. */
     protected volatile boolean isOpen = true;
     final ProtectionDomain domain;
     /** By local key; work requests name memory by address and key. */
@@ -31,10 +33,12 @@ public class IbvPd {
         this.domain = context.device.protectionDomain();
     }
 
+    /** {@return the device that it belongs to} */
     public IbvContext getContext() {
         return context;
     }
 
+    /** {@return whether it was not closed} */
     public boolean isOpen() {
         return isOpen;
     }

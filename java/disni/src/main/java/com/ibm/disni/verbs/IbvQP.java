@@ -6,19 +6,32 @@ import java.util.List;
 
 /** A queue pair. One thread posts sends at a time, and one posts receives. */
 public class IbvQP {
+    /** The reliable, connected service, which is the one that queue pairs have. */
     public static final byte IBV_QPT_RC = 2;
+    /** The unreliable, connected service. */
     public static final byte IBV_QPT_UC = 3;
+    /** The service of datagrams. */
     public static final byte IBV_QPT_UD = 4;
+    /** New, or reset. */
     public static final int IBV_QPS_RESET = 0;
+    /** Takes receives. */
     public static final int IBV_QPS_INIT = 1;
+    /** Ready to receive. */
     public static final int IBV_QPS_RTR = 2;
+    /** Ready to send. */
     public static final int IBV_QPS_RTS = 3;
+    /** The send queue drains. */
     public static final int IBV_QPS_SQD = 4;
+    /** The send queue has failed. */
     public static final int IBV_QPS_SQE = 5;
+    /** The queue pair has failed, and flushes its requests. */
     public static final int IBV_QPS_ERR = 6;
 
+    /** The protection domain. */
     protected IbvPd pd;
+    /** Where sends complete. */
     protected IbvCQ send_cq;
+    /** Where receives complete. */
     protected IbvCQ recv_cq;
     final QueuePair queuePair;
     final boolean isAllSignaled;
@@ -31,36 +44,42 @@ public class IbvQP {
         this.queuePair = queuePair;
     }
 
+    /** {@return the device that it belongs to} */
     public IbvContext getContext() {
         return pd.getContext();
     }
 
+    /** {@return the protection domain} */
     public IbvPd getPd() {
         return pd;
     }
 
+    /** {@return where sends complete} */
     public IbvCQ getSend_cq() {
         return send_cq;
     }
 
+    /** {@return where receives complete} */
     public IbvCQ getRecv_cq() {
         return recv_cq;
     }
 
-    /** @return its number. */
+    /** {@return its number} */
     public int getQp_num() {
         return queuePair.qpn();
     }
 
-    /** @return the state that this program has brought it to. */
+    /** {@return the state that this program has brought it to} */
     public int getState() {
         return queuePair.state().ordinal();
     }
 
+    /** {@return the service, which is RC} */
     public int getQp_type() {
         return IBV_QPT_RC;
     }
 
+    /** {@return whether it was not closed} */
     public boolean isOpen() {
         return !queuePair.isClosed();
     }

@@ -26,9 +26,13 @@ public class RdmaCmId {
     private static final int ANSWER_MILLIS = Integer.getInteger("highwire.disni.answer", 30_000);
     private static final ConnectOptions DEFAULT = ConnectOptions.DEFAULT;
 
+    /** Where its events are reported. */
     protected RdmaEventChannel cmChannel;
+    /** Its device. */
     protected IbvContext verbs;
+    /** Its queue pair. */
     protected IbvQP qpObj;
+    /** Whether it was not closed. */
     protected volatile boolean isOpen = true;
     private int timeout;
     private SocketAddress destination;
@@ -43,23 +47,27 @@ public class RdmaCmId {
         this.cmChannel = channel;
     }
 
+    /** {@return its port space} */
     public int getPs() {
         return RdmaCm.RDMA_PS_TCP;
     }
 
+    /** {@return where its events are reported} */
     public RdmaEventChannel getCmChannel() {
         return cmChannel;
     }
 
-    /** @return the device; null before an address is bound or resolved. */
+    /** {@return the device; null before an address is bound or resolved} */
     public IbvContext getVerbs() {
         return verbs;
     }
 
+    /** {@return its queue pair} */
     public IbvQP getQp() {
         return qpObj;
     }
 
+    /** {@return whether it was not closed} */
     public boolean isOpen() {
         return isOpen;
     }
@@ -346,12 +354,12 @@ public class RdmaCmId {
         return destroyQP();
     }
 
-    /** @return this end's address; of a listener, where it listens. */
+    /** {@return this end's address; of a listener, where it listens} */
     public SocketAddress getSource() {
         return listener != null ? listener.getLocalSocketAddress() : socket == null ? null : socket.getLocalSocketAddress();
     }
 
-    /** @return the peer's address. */
+    /** {@return the peer's address} */
     public SocketAddress getDestination() {
         return destination;
     }

@@ -7,6 +7,7 @@ import java.util.concurrent.TimeUnit;
 
 /** A channel to which connections report their events. */
 public class RdmaEventChannel {
+    /** Whether it was not closed. */
     protected volatile boolean isOpen = true;
     private final LinkedBlockingQueue<RdmaCmEvent> events = new LinkedBlockingQueue<>();
 
@@ -22,6 +23,7 @@ public class RdmaEventChannel {
         return new RdmaEventChannel();
     }
 
+    /** {@return whether it was not closed} */
     public boolean isOpen() {
         return isOpen;
     }

@@ -5,6 +5,6 @@ public abstract class SVCPollCq implements StatefulVerbCall<SVCPollCq> {
     /** For the implementation. */
     public SVCPollCq() {}
 
-    /** @return how many completions the last execution found. */
+    /** {@return how many completions the last execution found} */
     public abstract int getPolls();
 }

@@ -18,7 +18,7 @@ public abstract class SVCPostRecv implements StatefulVerbCall<SVCPostRecv> {
 
     /** A serialised receive. */
     public interface RecvWRMod {
-        /** @return the number that its completion gives back. */
+        /** {@return the number that its completion gives back} */
         long getWr_id();
     }
 }

@@ -21,25 +21,33 @@ public abstract class SVCPostSend implements StatefulVerbCall<SVCPostSend> {
 
     /** A serialised request; as {@code ibv_send_wr}. */
     public interface SendWRMod {
-        /** @param wrId comes back in the completion. */
+        /**
+         * Names the request.
+         *
+         * @param wrId comes back in the completion
+         */
         void setWr_id(long wrId);
 
-        /** @param flags bits of {@code IbvSendWR.IBV_SEND_…}. */
+        /**
+         * Sets the flags of the request.
+         *
+         * @param flags bits of {@code IbvSendWR.IBV_SEND_…}
+         */
         void setSend_flags(int flags);
 
-        /** @return its number. */
+        /** {@return its number} */
         long getWr_id();
 
-        /** @return pieces of memory. */
+        /** {@return pieces of memory} */
         int getNum_sge();
 
-        /** @return what it does. */
+        /** {@return what it does} */
         int getOpcode();
 
-        /** @return its flags. */
+        /** {@return its flags} */
         int getSend_flags();
 
-        /** @return where in the peer's memory it works. */
+        /** {@return where in the peer's memory it works} */
         RdmaMod getRdmaMod();
 
         /**
@@ -54,43 +62,67 @@ public abstract class SVCPostSend implements StatefulVerbCall<SVCPostSend> {
 
     /** The peer's memory. */
     public interface RdmaMod {
-        /** @param address where. */
+        /**
+         * Sets the address.
+         *
+         * @param address where
+         */
         void setRemote_addr(long address);
 
-        /** @return where. */
+        /** {@return where} */
         long getRemote_addr();
 
-        /** @param rkey the peer's key. */
+        /**
+         * Sets the peer's key.
+         *
+         * @param rkey the peer's key
+         */
         void setRkey(int rkey);
 
-        /** @return the peer's key. */
+        /** {@return the peer's key} */
         int getRkey();
 
-        /** @param reserved is ignored. */
+        /**
+         * Sets a number without meaning.
+         *
+         * @param reserved is ignored
+         */
         void setReserved(int reserved);
 
-        /** @return 0. */
+        /** {@return 0} */
         int getReserved();
     }
 
     /** A piece of this program's memory; checked when the call is executed. */
     public interface SgeMod {
-        /** @param address where. */
+        /**
+         * Sets the address.
+         *
+         * @param address where
+         */
         void setAddr(long address);
 
-        /** @return where. */
+        /** {@return where} */
         long getAddr();
 
-        /** @param length in bytes. */
+        /**
+         * Sets the length.
+         *
+         * @param length in bytes
+         */
         void setLength(int length);
 
-        /** @return in bytes. */
+        /** {@return in bytes} */
         int getLength();
 
-        /** @param lkey the region's key. */
+        /**
+         * Sets the key of the memory.
+         *
+         * @param lkey the region's key
+         */
         void setLkey(int lkey);
 
-        /** @return the region's key. */
+        /** {@return the region's key} */
         int getLkey();
     }
 }

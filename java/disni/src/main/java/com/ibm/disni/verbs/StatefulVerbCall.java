@@ -16,9 +16,9 @@ public interface StatefulVerbCall<T extends StatefulVerbCall<?>> {
      */
     T execute() throws IOException;
 
-    /** @return whether it can still be executed. */
+    /** {@return whether it can still be executed} */
     boolean isValid();
 
-    /** @return this call, which is not executed again. */
+    /** {@return this call, which is not executed again} */
     T free();
 }
