@@ -7,6 +7,7 @@ import io.netty.util.internal.logging.InternalLoggerFactory;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
+import java.nio.channels.SelectionKey;
 import java.nio.channels.SocketChannel;
 import java.util.List;
 
@@ -34,10 +35,16 @@ public class HighwireServerSocketChannel extends NioServerSocketChannel {
         super.doBind(address);
         InetSocketAddress local = (InetSocketAddress) javaChannel().getLocalAddress();
         try {
-            probes = new ProbeServer(eventLoop(), local);
+            probes = new ProbeServer(eventLoop(), local, this::accepts);
         } catch (IOException e) {
             LOGGER.info("all clients of {} come over TCP: its UDP port is not free ({})", local, e.getMessage());
         }
+    }
+
+    /** Whether the selector looks for connections: not while the program has suspended the channel. */
+    private boolean accepts() {
+        return isRegistered() && registration().attachment() instanceof SelectionKey key && key.isValid()
+                && (key.interestOps() & SelectionKey.OP_ACCEPT) != 0;
     }
 
     @Override

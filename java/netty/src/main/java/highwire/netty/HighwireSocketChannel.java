@@ -196,7 +196,7 @@ public class HighwireSocketChannel extends NioSocketChannel {
 
     private void fallback(String reason) {
         fallback = reason;
-        if (peer != null) {
+        if (peer != null && !reason.equals(ProbeClient.NOT_NOW)) {
             Fallbacks.add(peer, reason);
         }
     }

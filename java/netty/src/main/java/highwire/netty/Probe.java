@@ -20,6 +20,8 @@ final class Probe {
     static final int QUESTION = 1;
     static final int YES = 2;
     static final int NO = 3;
+    /** The server accepts no connection until its program wants one. */
+    static final int NOT_NOW = 4;
     /** {@code HwNt}. */
     private static final int MAGIC = 0x48774E74;
 

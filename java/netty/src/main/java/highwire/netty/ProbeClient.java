@@ -21,6 +21,8 @@ import java.util.function.Consumer;
 final class ProbeClient implements NioIoHandle {
     /** A question is asked this often. */
     private static final int QUESTIONS = 4;
+    /** A reason that the next connection need not have. */
+    static final String NOT_NOW = "it accepts no connections at this moment";
 
     private final Probe question;
     private final DatagramChannel socket;
@@ -104,6 +106,9 @@ final class ProbeClient implements NioIoHandle {
     private static String reason(Probe answer) {
         if (answer.kind == Probe.YES) {
             return null;
+        }
+        if (answer.kind == Probe.NOT_NOW) {
+            return NOT_NOW;
         }
         return answer.version == Probe.VERSION ? "it has no engine" : "it speaks version " + answer.version + ", and this end " + Probe.VERSION;
     }

@@ -14,6 +14,7 @@ import java.nio.channels.SelectableChannel;
 import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.function.BooleanSupplier;
 
 /** Answers a listening channel's questions ({@link Probe}), and knows which connections will be of clients that have asked. All of it in the channel's event loop. */
 final class ProbeServer implements NioIoHandle {
@@ -25,6 +26,8 @@ final class ProbeServer implements NioIoHandle {
 
     private final EventLoop loop;
     private final Path door;
+    /** Whether the channel accepts connections without its program's doing. */
+    private final BooleanSupplier accepts;
     private final DatagramChannel socket;
     private final ByteBuffer datagram = ByteBuffer.allocate(Probe.BYTES + 1);
     private final Map<InetSocketAddress, Client> clients = new LinkedHashMap<>() {
@@ -37,8 +40,9 @@ final class ProbeServer implements NioIoHandle {
     };
     private int waiting;
 
-    ProbeServer(EventLoop loop, InetSocketAddress address) throws IOException {
+    ProbeServer(EventLoop loop, InetSocketAddress address, BooleanSupplier accepts) throws IOException {
         this.loop = loop;
+        this.accepts = accepts;
         this.door = HighwireIoHandler.of(loop).door();
         this.socket = DatagramChannel.open();
         boolean isMade = false;
@@ -98,13 +102,15 @@ final class ProbeServer implements NioIoHandle {
         Device.at(door).whenComplete((device, failure) -> loop.execute(() -> {
             waiting--;
             boolean isServed = failure == null && device.failure() == null && question.version == Probe.VERSION;
-            if (isServed) {
-                InetSocketAddress client = new InetSocketAddress(from.getAddress(), question.port);
-                clients.remove(client);
+            // A client waits for this end's introduction, which comes once it is accepted.
+            int kind = !isServed ? Probe.NO : accepts.getAsBoolean() ? Probe.YES : Probe.NOT_NOW;
+            InetSocketAddress client = new InetSocketAddress(from.getAddress(), question.port);
+            clients.remove(client);
+            if (kind == Probe.YES) {
                 clients.put(client, new Client(question.nonce, System.nanoTime() + CLIENT_NANOS));
             }
             try {
-                socket.send(new Probe(isServed ? Probe.YES : Probe.NO, question.nonce, question.port).bytes(), from);
+                socket.send(new Probe(kind, question.nonce, question.port).bytes(), from);
             } catch (IOException e) {
                 // The client asks again, or takes TCP.
             }

@@ -84,6 +84,24 @@ class FallbackTest {
         }
     }
 
+    /** Over TCP the kernel accepts, so a program may connect to itself before it accepts. */
+    @Test
+    void a_server_that_is_suspended_is_reached_over_tcp_and_later_over_queue_pairs() throws Exception {
+        try (Pair pair = new Pair(engine.door, engine.door).listen()) {
+            pair.listener.config().setAutoRead(false);
+            pair.serverGroup.submit(() -> { }).sync();
+            End early = pair.connect();
+            assertEquals("it accepts no connections at this moment", early.highwire().fallbackReason());
+            early.write("question".getBytes());
+            pair.listener.config().setAutoRead(true);
+            End server = pair.accept();
+            server.awaitBytes(8);
+            assertFalse(server.isOverQueuePair());
+            pair.serverGroup.submit(() -> { }).sync();
+            exchange(pair, true);
+        }
+    }
+
     @Test
     void a_plain_server_sees_nothing_but_the_clients_bytes() throws Exception {
         try (ServerSocket plain = new ServerSocket(0, 5, InetAddress.getLoopbackAddress()); Pair pair = new Pair(null, engine.door)) {
