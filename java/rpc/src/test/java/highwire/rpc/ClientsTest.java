@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import highwire.rpc.RpcClient.RpcCall;
 import highwire.verbs.Context;
@@ -22,6 +23,8 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 
 /** Clients that come and go, say nothing, or lose their engine. */
@@ -95,6 +98,14 @@ class ClientsTest {
             boolean isFlat = ConnectSoak.run(engine.door, engine.process.pid(), 2000, new PrintStream(said, true));
             assertTrue(isFlat, said::toString);
         }
+    }
+
+    /** The short form of {@code cargo xtask soak java-faults}. */
+    @Test
+    void faultsLeaveNothingBehind() throws Exception {
+        ByteArrayOutputStream said = new ByteArrayOutputStream();
+        assumeTrue(Files.isExecutable(Path.of(System.getProperty("highwire.program", "highwire"))), "skipped: no highwire: cargo build -p highwire");
+        assertTrue(FaultSoak.run(Duration.ofDays(1), 3, 7, new PrintStream(said, true)), said::toString);
     }
 
     private static void connect(Context here, RpcServer server) throws Exception {

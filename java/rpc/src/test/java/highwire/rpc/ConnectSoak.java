@@ -9,14 +9,10 @@ import java.lang.foreign.ValueLayout;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
-import java.nio.file.Files;
-import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.EnumMap;
-import java.util.LinkedHashMap;
 import java.util.Map;
-import java.util.stream.Stream;
 
 /**
  * Connects to servers of this JVM and disconnects again, and counts what that leaves behind, here and in the engine. Most connections make a call; some fail, and some have
@@ -26,9 +22,6 @@ final class ConnectSoak {
     private static final Duration PATIENCE = Duration.ofMinutes(10);
     /** Before the first count: classes are loaded, threads started, pools filled. */
     private static final int WARM_UP = 200;
-    /** Growth that does not depend on the number of connections. */
-    private static final long SLACK = 48;
-    private static final long SLACK_BYTES = 32 << 20;
     private static final int OWN_CONTEXT_EVERY = 16;
     private static final int FAILURE_EVERY = 32;
 
@@ -70,7 +63,7 @@ final class ConnectSoak {
                 for (long i = 0; i < connects; i++) {
                     connect(here, servers, rude, i);
                     if (connects >= 100_000 && i % (connects / 100) == 0) {
-                        out.println(i + " connects: " + counts());
+                        out.println(i + " connects: " + Counts.of(door, engine));
                     }
                 }
                 Map<String, Long> after = settled(servers);
@@ -138,64 +131,13 @@ final class ConnectSoak {
             }
             Thread.yield();
         }
-        // A session that is no longer in the list may be in the middle of its end: the count is the lowest of some.
-        System.gc();
-        Map<String, Long> lowest = counts();
-        for (int i = 0; i < 1000; i++) {
-            counts().forEach((name, count) -> lowest.merge(name, count, Math::min));
-            Thread.yield();
-        }
-        return lowest;
-    }
-
-    private Map<String, Long> counts() throws IOException {
-        Map<String, Long> counts = new LinkedHashMap<>();
-        counts.put("mappings", lines(Path.of("/proc/self/maps")));
-        counts.put("descriptors", entries(Path.of("/proc/self/fd")));
-        counts.put("bytes beside the heap", pools());
-        counts.put("threads", (long) Thread.activeCount());
-        counts.put("files of the registry", entries(door.toAbsolutePath().getParent()));
-        Path process = Path.of("/proc", Long.toString(engine));
-        counts.put("the engine's mappings", lines(process.resolve("maps")));
-        counts.put("the engine's descriptors", entries(process.resolve("fd")));
-        counts.put("the engine's threads", entries(process.resolve("task")));
-        counts.put("the engine's resident bytes", resident(process));
-        return counts;
-    }
-
-    private static long lines(Path file) throws IOException {
-        try (Stream<String> lines = Files.lines(file)) {
-            return lines.count();
-        }
-    }
-
-    private static long entries(Path folder) throws IOException {
-        try (Stream<Path> entries = Files.list(folder)) {
-            return entries.count();
-        } catch (NoSuchFileException e) {
-            return 0;
-        }
-    }
-
-    private static long resident(Path process) throws IOException {
-        String pages = Files.readString(process.resolve("statm")).split(" ")[1];
-        return Long.parseLong(pages) * 4096;
-    }
-
-    /** Direct and mapped memory together, as the JVM counts it. */
-    private static long pools() {
-        return java.lang.management.ManagementFactory.getPlatformMXBeans(java.lang.management.BufferPoolMXBean.class).stream()
-                .mapToLong(java.lang.management.BufferPoolMXBean::getMemoryUsed).sum();
+        return Counts.lowest(door, engine);
     }
 
     private boolean report(long connects, Map<String, Long> before, Map<String, Long> after) {
-        boolean isFlat = true;
-        out.println("after " + connects + " connects:");
-        for (String name : before.keySet()) {
-            boolean hasGrown = after.get(name) > before.get(name) + (name.contains("bytes") ? SLACK_BYTES : SLACK);
-            isFlat &= !hasGrown;
-            out.println("  " + name + ": " + before.get(name) + " → " + after.get(name) + (hasGrown ? "  GROWN" : ""));
-        }
+        StringBuilder report = new StringBuilder();
+        boolean isFlat = Counts.isFlat(before, after, report);
+        out.print("after " + connects + " connects:\n" + report);
         return isFlat;
     }
 }
