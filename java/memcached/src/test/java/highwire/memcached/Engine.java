@@ -44,6 +44,22 @@ final class Engine implements AutoCloseable {
 
     void halt() throws IOException, InterruptedException {
         signal("-STOP");
+        while (!isStopped(process.pid())) {
+            Thread.yield();
+        }
+    }
+
+    /** Whether all threads of a process are stopped: one that has a core goes on for a moment. */
+    private static boolean isStopped(long process) throws IOException {
+        try (Stream<Path> threads = Files.list(Path.of("/proc", Long.toString(process), "task"))) {
+            for (Path thread : threads.toList()) {
+                String stat = Files.readString(thread.resolve("stat"));
+                if (stat.charAt(stat.lastIndexOf(')') + 2) != 'T') {
+                    return false;
+                }
+            }
+            return true;
+        }
     }
 
     void goOn() throws IOException, InterruptedException {

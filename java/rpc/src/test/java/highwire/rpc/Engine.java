@@ -55,6 +55,9 @@ final class Engine implements AutoCloseable {
 
     void halt() throws IOException, InterruptedException {
         signal("-STOP");
+        while (!FaultSoak.isStopped(process.pid())) {
+            Thread.yield();
+        }
     }
 
     void goOn() throws IOException, InterruptedException {

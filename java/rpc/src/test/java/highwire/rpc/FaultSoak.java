@@ -316,6 +316,22 @@ final class FaultSoak implements AutoCloseable {
         if (new ProcessBuilder("kill", name, Long.toString(engine.pid())).inheritIO().start().waitFor() != 0) {
             throw new IOException("the engine takes no signals");
         }
+        while (name.equals("-STOP") && !isStopped(engine.pid())) {
+            Thread.yield();
+        }
+    }
+
+    /** Whether all threads of a process are stopped: one that has a core goes on for a moment. */
+    static boolean isStopped(long process) throws IOException {
+        try (Stream<Path> threads = Files.list(Path.of("/proc", Long.toString(process), "task"))) {
+            for (Path thread : threads.toList()) {
+                String stat = Files.readString(thread.resolve("stat"));
+                if (stat.charAt(stat.lastIndexOf(')') + 2) != 'T') {
+                    return false;
+                }
+            }
+            return true;
+        }
     }
 
     private static void awaitNobody(RpcServer of) {
