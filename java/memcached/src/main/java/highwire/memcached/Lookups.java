@@ -7,6 +7,7 @@ import highwire.verbs.CompletionQueue;
 import highwire.verbs.ConnectOptions;
 import highwire.verbs.Context;
 import highwire.verbs.Endpoint;
+import highwire.verbs.IdleStrategy;
 import highwire.verbs.MemoryRegion;
 import highwire.verbs.Opcode;
 import highwire.verbs.PostSend;
@@ -37,7 +38,6 @@ final class Lookups implements AutoCloseable {
     private static final int ATTEMPTS = 64;
     /** The number of keys whose record's place is remembered. */
     private static final int PLACES = 1 << 16;
-    private static final int SPINS = 1 << 12;
 
     /** How a look-up ended. */
     enum End { FOUND, ABSENT, UNKNOWN }
@@ -48,6 +48,7 @@ final class Lookups implements AutoCloseable {
     /** The values that the server told. */
     record Layout(long address, int rkey, int bucketBits, long bytes, int itemBytes) {}
 
+    private final IdleStrategy idle;
     private final ProtectionDomain pd;
     private final RdmaArena arena;
     private final MemoryRegion landing;
@@ -202,7 +203,8 @@ final class Lookups implements AutoCloseable {
         }
     }
 
-    Lookups(Context context, int itemBytes) throws VerbsException {
+    Lookups(Context context, int itemBytes, IdleStrategy idle) throws VerbsException {
+        this.idle = idle;
         slotBytes = Index.BUCKET_BYTES + itemBytes;
         pd = context.protectionDomain();
         arena = context.arena(WIDTH * slotBytes);
@@ -241,7 +243,7 @@ final class Lookups implements AutoCloseable {
 
     private void await() throws MemcachedException {
         isBroken = true;
-        if (!polls() && !waits()) {
+        if (!polls()) {
             throw new MemcachedException("no READ has completed for " + timeoutNanos / 1_000_000 + " ms");
         }
         posted--;
@@ -251,25 +253,27 @@ final class Lookups implements AutoCloseable {
         isBroken = false;
     }
 
-    /** Small, so that it is compiled for itself and soon. */
     private boolean polls() {
-        for (int spin = 0; spin < SPINS; spin++) {
-            if (cq.poll(completion)) {
+        if (pollsSoon()) {
+            return true;
+        }
+        long deadline = System.nanoTime() + timeoutNanos;
+        while (System.nanoTime() - deadline < 0) {
+            Thread.yield();
+            if (pollsSoon()) {
                 return true;
             }
-            Thread.onSpinWait();
         }
         return false;
     }
 
-    private boolean waits() {
-        long deadline = System.nanoTime() + timeoutNanos;
-        while (System.nanoTime() - deadline < 0) {
-            Thread.yield();
-            if (polls()) {
+    /** Small, so that it is compiled for itself and soon. */
+    private boolean pollsSoon() {
+        do {
+            if (cq.poll(completion)) {
                 return true;
             }
-        }
+        } while (idle.goOn());
         return false;
     }
 

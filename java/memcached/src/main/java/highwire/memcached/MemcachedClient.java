@@ -7,6 +7,7 @@ import highwire.rpc.RpcClient;
 import highwire.rpc.RpcClient.RpcCall;
 import highwire.verbs.Context;
 import highwire.verbs.Endpoint;
+import highwire.verbs.IdleStrategy;
 import highwire.verbs.VerbsException;
 import java.io.IOException;
 import java.net.InetSocketAddress;
@@ -21,6 +22,8 @@ import java.util.OptionalLong;
  * <p>Keys have 1 to 250 bytes without blanks and controls. Times are as in the protocol: seconds from now up to a month, else since 1970, 0 for ever.
  */
 public final class MemcachedClient implements AutoCloseable {
+    private static final int SPINS = 1 << 12;
+
     private final Line line;
     private final Duration timeout;
     private final int itemBytes;
@@ -30,13 +33,13 @@ public final class MemcachedClient implements AutoCloseable {
     final Lookups lookups;
     private long asked;
 
-    private MemcachedClient(Context context, InetSocketAddress server, Duration timeout) throws IOException {
+    private MemcachedClient(Context context, InetSocketAddress server, Duration timeout, IdleStrategy idle) throws IOException {
         this.timeout = timeout;
         Lookups made = null;
         RpcClient called = null;
         line = new Line(server, timeout);
         try {
-            made = new Lookups(context, StoreOptions.DEFAULT.itemBytes());
+            made = new Lookups(context, StoreOptions.DEFAULT.itemBytes(), idle);
             // Read before the server reads its own: a value that has expired there has expired here.
             long before = System.currentTimeMillis();
             String answer = line.ask(Session.bytes("rdma " + made.endpoint()), null);
@@ -74,7 +77,21 @@ public final class MemcachedClient implements AutoCloseable {
      * @throws IOException there is none, or it serves TCP alone
      */
     public static MemcachedClient connect(Context context, InetSocketAddress server, Duration timeout) throws IOException {
-        return new MemcachedClient(context, server, timeout);
+        return connect(context, server, timeout, IdleStrategy.spinning(SPINS));
+    }
+
+    /**
+     * Connects to a server, with a thread that waits in its own way.
+     *
+     * @param context the engine to use; stays open
+     * @param server where it listens for TCP
+     * @param timeout how long to wait for each of its answers
+     * @param idle how long the thread looks for what it READs before others may run
+     * @return the client
+     * @throws IOException there is none, or it serves TCP alone
+     */
+    public static MemcachedClient connect(Context context, InetSocketAddress server, Duration timeout, IdleStrategy idle) throws IOException {
+        return new MemcachedClient(context, server, timeout, idle);
     }
 
     /**

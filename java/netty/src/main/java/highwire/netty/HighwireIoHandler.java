@@ -1,5 +1,6 @@
 package highwire.netty;
 
+import highwire.verbs.IdleStrategy;
 import io.netty.channel.EventLoop;
 import io.netty.channel.IoEvent;
 import io.netty.channel.IoHandle;
@@ -20,10 +21,12 @@ import java.nio.ByteBuffer;
 import java.nio.channels.DatagramChannel;
 import java.nio.channels.SelectableChannel;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Supplier;
 
 /**
  * What an event loop with {@link HighwireSocketChannel}s does: it looks at the memory of those that have queue pairs, and leaves sockets to Netty's {@link NioIoHandler}.
@@ -45,14 +48,15 @@ public final class HighwireIoHandler implements IoHandler {
     private final ThreadAwareExecutor executor;
     private final IoHandler sockets;
     private final List<HighwireSocketChannel> channels = new ArrayList<>();
-    private final Spin spin = new Spin();
+    private final IdleStrategy idle;
     private final Bell bell;
     private int busyTurns;
     private volatile boolean isAsleep;
     private volatile long turns;
 
-    private HighwireIoHandler(Path door, ThreadAwareExecutor executor) {
+    private HighwireIoHandler(Path door, ThreadAwareExecutor executor, IdleStrategy idle) {
         this.door = door;
+        this.idle = idle;
         this.executor = executor;
         this.sockets = NioIoHandler.newFactory().newHandler(executor);
         try {
@@ -70,7 +74,7 @@ public final class HighwireIoHandler implements IoHandler {
      * @return the factory
      */
     public static IoHandlerFactory newFactory() {
-        return executor -> new HighwireIoHandler(null, executor);
+        return newFactory(null, HighwireIoHandler::idle);
     }
 
     /**
@@ -80,7 +84,22 @@ public final class HighwireIoHandler implements IoHandler {
      * @return the factory
      */
     public static IoHandlerFactory newFactory(Path door) {
-        return executor -> new HighwireIoHandler(door, executor);
+        return newFactory(door, HighwireIoHandler::idle);
+    }
+
+    /**
+     * For event loops that wait in their own way.
+     *
+     * @param door the path of the engine's socket; null for the one that {@code highwire.door} names, or the only one
+     * @param idle makes a strategy for each event loop, which says how long it looks before it sleeps
+     * @return the factory
+     */
+    public static IoHandlerFactory newFactory(Path door, Supplier<IdleStrategy> idle) {
+        return executor -> new HighwireIoHandler(door, executor, idle.get());
+    }
+
+    private static IdleStrategy idle() {
+        return IdleStrategy.adaptive(Duration.ofNanos(Settings.spinNanos()));
     }
 
     /** The handler of an event loop; null if that is another kind of loop. */
@@ -152,13 +171,13 @@ public final class HighwireIoHandler implements IoHandler {
 
     /** Looks for a while; whether there is something to do at a channel. */
     private boolean look(IoHandlerContext context) {
-        spin.begin();
+        idle.begin();
         while (!hasWork()) {
-            if (!context.canBlock() || context.delayNanos(System.nanoTime()) <= 0 || !spin.goOn()) {
+            if (!context.canBlock() || context.delayNanos(System.nanoTime()) <= 0 || !idle.goOn()) {
                 return false;
             }
         }
-        spin.found();
+        idle.found();
         return true;
     }
 

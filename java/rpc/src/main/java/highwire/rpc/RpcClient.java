@@ -2,6 +2,7 @@ package highwire.rpc;
 
 import highwire.rpc.RpcClient.RpcCall;
 import highwire.verbs.Context;
+import highwire.verbs.IdleStrategy;
 import highwire.verbs.Timeouts;
 import highwire.verbs.VerbsException;
 import java.io.IOException;
@@ -24,9 +25,11 @@ public final class RpcClient implements AutoCloseable {
     private final ByteBuffer scratch = ByteBuffer.allocateDirect(8);
     private final Slots slots;
     private final RpcCall[] calls;
+    private final IdleStrategy idle;
     private long begun;
 
-    private RpcClient(SocketChannel channel, Slots slots) {
+    private RpcClient(SocketChannel channel, Slots slots, IdleStrategy idle) {
+        this.idle = idle;
         this.channel = channel;
         this.slots = slots;
         this.calls = new RpcCall[slots.options.slots()];
@@ -47,6 +50,22 @@ public final class RpcClient implements AutoCloseable {
      */
     public static RpcClient connect(Context context, InetSocketAddress server, Duration timeout)
             throws RpcException, VerbsException {
+        return connect(context, server, timeout, null);
+    }
+
+    /**
+     * Connects to a server, with a thread that waits in its own way if the session polls.
+     *
+     * @param context the engine to use
+     * @param server where it listens
+     * @param timeout how long to wait for each of its answers
+     * @param idle how long the thread looks for an answer before others may run; null for what suits the way to the server
+     * @return the session
+     * @throws RpcException the server is not there, refuses, or is silent
+     * @throws VerbsException the engine refuses
+     */
+    public static RpcClient connect(Context context, InetSocketAddress server, Duration timeout, IdleStrategy idle)
+            throws RpcException, VerbsException {
         SocketChannel channel = null;
         Slots slots = null;
         try {
@@ -58,7 +77,7 @@ public final class RpcClient implements AutoCloseable {
             Greeting.say(socket, slots.introduction());
             slots.connect(Greeting.hear(socket, timeout));
             Greeting.leaveOpen(channel);
-            return new RpcClient(channel, slots);
+            return new RpcClient(channel, slots, idle != null ? idle : IdleStrategy.spinning(slots.isNear() ? SPINS_PER_LOOK : SPINS_FOR_ENGINE));
         } catch (VerbsException | RpcException | RuntimeException e) {
             closeAfter(e, channel, slots);
             throw e;
@@ -131,6 +150,7 @@ public final class RpcClient implements AutoCloseable {
 
     private void poll(int slot, int sequence, long deadline) throws RpcException {
         long looked = System.nanoTime();
+        idle.begin();
         while (!hasComeSoon(slot, sequence)) {
             long now = System.nanoTime();
             if (now - deadline >= 0) {
@@ -148,13 +168,11 @@ public final class RpcClient implements AutoCloseable {
 
     /** Small, so that it is compiled for itself and soon. */
     private boolean hasComeSoon(int slot, int sequence) {
-        int spins = slots.isNear() ? SPINS_PER_LOOK : SPINS_FOR_ENGINE;
-        for (int spin = 0; spin < spins; spin++) {
+        do {
             if (slots.hasCome(slot, sequence)) {
                 return true;
             }
-            Thread.onSpinWait();
-        }
+        } while (idle.goOn());
         return false;
     }
 

@@ -1,6 +1,7 @@
 package highwire.zookeeper;
 
 import highwire.verbs.Completion;
+import highwire.verbs.IdleStrategy;
 import highwire.verbs.CompletionChannel;
 import highwire.verbs.CompletionQueue;
 import java.io.IOException;
@@ -18,6 +19,7 @@ import java.util.ArrayDeque;
 import java.util.Queue;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
+import java.util.function.Supplier;
 
 /**
  * A client's connection: the TCP connection over which it meets the server, and the link. One thread uses it; others send, wake that one or hang up, and one of them at a time looks for mail in its
@@ -42,11 +44,11 @@ public final class ClientLink implements AutoCloseable {
     private final Selector selector;
     private final FrameReader reader;
     private final Queue<ByteBuffer> frames = new ArrayDeque<>();
-    private final Spin spin = new Spin();
+    private final IdleStrategy idle;
     /** Used by the thread that takes frames, and by the word that says whether a thread looks. */
     private final ReentrantLock taking = new ReentrantLock();
     /** How long a thread that waits for its answer looks. Holding the lock, or while it looks. */
-    private final Spin looking = new Spin();
+    private final IdleStrategy looking;
     /** Changed under the lock: a thread looks for mail in place of the owner; and that one lies down. */
     private volatile boolean isLookedFor;
     private boolean isDown;
@@ -69,7 +71,9 @@ public final class ClientLink implements AutoCloseable {
     private volatile CompletionChannel sleepsOn;
     private volatile boolean isClosed;
 
-    private ClientLink(SocketChannel socket, Selector selector, FrameReader reader) {
+    private ClientLink(SocketChannel socket, Selector selector, FrameReader reader, Supplier<IdleStrategy> idle) {
+        this.idle = idle.get();
+        this.looking = idle.get();
         this.socket = socket;
         this.selector = selector;
         this.reader = reader;
@@ -92,7 +96,7 @@ public final class ClientLink implements AutoCloseable {
             selector = Selector.open();
             socket.register(selector, SelectionKey.OP_CONNECT);
             socket.connect(server);
-            return new ClientLink(socket, selector, reader);
+            return new ClientLink(socket, selector, reader, () -> IdleStrategy.adaptive(Settings.spin()));
         } catch (UnresolvedAddressException | UnsupportedAddressTypeException | SecurityException | IOException e) {
             Device.close(selector, socket);
             throw e;
@@ -148,13 +152,13 @@ public final class ClientLink implements AutoCloseable {
      * @throws InterruptedException the thread was interrupted
      */
     public boolean await(int millis, BooleanSupplier hasWork) throws IOException, InterruptedException {
-        spin.restart();
+        idle.begin();
         boolean hasCome = hasCome() || hasWork.getAsBoolean();
-        while (!hasCome && !isLookedFor && spin.goOn()) {
+        while (!hasCome && !isLookedFor && idle.goOn()) {
             hasCome = hasCome() || hasWork.getAsBoolean();
         }
         if (hasCome) {
-            spin.found();
+            idle.found();
         }
         long now = System.nanoTime();
         if (!hasCome) {
@@ -263,7 +267,7 @@ public final class ClientLink implements AutoCloseable {
             if (isClosed || isLookedFor || looking.isToRest()) {
                 return false;
             }
-            looking.restart();
+            looking.begin();
             isLookedFor = true;
             if (isDown) {
                 tellPeers(false);

@@ -4,6 +4,7 @@ import highwire.verbs.Completion;
 import highwire.verbs.CompletionChannel;
 import highwire.verbs.CompletionQueue;
 import highwire.verbs.EngineGoneException;
+import highwire.verbs.IdleStrategy;
 import highwire.verbs.VerbsException;
 import java.io.IOException;
 import java.time.Duration;
@@ -63,6 +64,7 @@ public final class Hub {
     private final Set<Owner> withMailbox = ConcurrentHashMap.newKeySet();
     private final Queue<Owner> called = new ConcurrentLinkedQueue<>();
     private final Set<Owner> waiting = ConcurrentHashMap.newKeySet();
+    private final IdleStrategy idle;
     private final Thread thread;
     private volatile boolean isAsleep;
     private volatile boolean isClosing;
@@ -74,6 +76,17 @@ public final class Hub {
      * @throws VerbsException there is no engine
      */
     public Hub() throws VerbsException {
+        this(IdleStrategy.adaptive(Settings.spin()));
+    }
+
+    /**
+     * Starts one whose thread waits in its own way.
+     *
+     * @param idle how long it looks before it sleeps
+     * @throws VerbsException there is no engine
+     */
+    public Hub(IdleStrategy idle) throws VerbsException {
+        this.idle = idle;
         device = Device.acquire();
         connections = Settings.connections();
         mailboxes = Settings.mailboxes();
@@ -176,13 +189,12 @@ public final class Hub {
     private void run() {
         String reason = "the server ends";
         try {
-            Spin spin = new Spin();
             while (!isClosing) {
                 if (turn()) {
-                    spin.found();
-                } else if (!spin.goOn()) {
+                    idle.found();
+                } else if (!idle.goOn()) {
                     sleep();
-                    spin.restart();
+                    idle.begin();
                 }
             }
         } catch (EngineGoneException | IllegalStateException e) {

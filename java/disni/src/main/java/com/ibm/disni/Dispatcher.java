@@ -5,6 +5,7 @@ import com.ibm.disni.verbs.IbvContext;
 import com.ibm.disni.verbs.IbvWC;
 import com.ibm.disni.verbs.SVCPollCq;
 import com.ibm.disni.verbs.SVCReqNotify;
+import highwire.verbs.IdleStrategy;
 import java.io.IOException;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -17,16 +18,16 @@ final class Dispatcher {
     private final IbvContext context;
     private final IbvCompChannel channel;
     private final int timeout;
-    private final boolean isPolling;
+    private final IdleStrategy idle;
     private final List<Served> all = new CopyOnWriteArrayList<>();
     private final Thread thread;
     private volatile boolean isClosing;
 
-    Dispatcher(IbvContext context, int timeout, boolean isPolling) throws IOException {
+    Dispatcher(IbvContext context, int timeout, IdleStrategy idle) throws IOException {
         this.context = context;
         this.channel = context.createCompChannel();
         this.timeout = timeout;
-        this.isPolling = isPolling;
+        this.idle = idle;
         this.thread = Thread.ofPlatform().daemon().name("disni-cq").start(this::run);
     }
 
@@ -42,10 +43,10 @@ final class Dispatcher {
         try {
             while (!isClosing) {
                 if (look()) {
+                    idle.found();
                     continue;
                 }
-                if (isPolling) {
-                    Thread.onSpinWait();
+                if (idle.goOn()) {
                     continue;
                 }
                 for (Served served : all) {
@@ -55,6 +56,7 @@ final class Dispatcher {
                 if (!look() && !isClosing) {
                     channel.getCqEvent(null, timeout);
                 }
+                idle.begin();
             }
         } catch (IOException | IllegalStateException e) {
             if (!isClosing) {

@@ -2,7 +2,9 @@ package com.ibm.disni;
 
 import com.ibm.disni.verbs.IbvContext;
 import com.ibm.disni.verbs.IbvQP;
+import highwire.verbs.IdleStrategy;
 import java.io.IOException;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Map;
@@ -49,7 +51,7 @@ public class RdmaActiveEndpointGroup<C extends RdmaActiveEndpoint> extends RdmaE
         synchronized (dispatchers) {
             Dispatcher dispatcher = dispatchers.get(context);
             if (dispatcher == null) {
-                dispatcher = new Dispatcher(context, timeout, isPolling);
+                dispatcher = new Dispatcher(context, timeout, isPolling ? IdleStrategy.spinning() : IdleStrategy.adaptive(Duration.ZERO));
                 dispatchers.put(context, dispatcher);
             }
             // Sends and receives complete into it.
