@@ -1,6 +1,6 @@
 /** DiSNI's API over Highwire's verbs. Needs no native access. */
 module highwire.disni {
-    requires highwire.verbs;
+    requires transitive highwire.verbs;
 
     exports com.ibm.disni;
     exports com.ibm.disni.util;

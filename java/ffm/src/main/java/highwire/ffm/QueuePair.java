@@ -4,6 +4,7 @@ import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 
 import highwire.verbs.ConnectOptions;
+import highwire.verbs.ConnectedQueuePair;
 import highwire.verbs.Endpoint;
 import highwire.verbs.Opcode;
 import highwire.verbs.QpState;
@@ -14,8 +15,8 @@ import java.lang.foreign.MemorySegment;
 import java.net.InetAddress;
 import java.util.concurrent.ThreadLocalRandom;
 
-/** A queue pair of RC or UC. One posting thread at a time. */
-public final class QueuePair extends NativeObject {
+/** A queue pair of RC or UC. One posting thread at a time. IRN is not negotiated here, and an MTU of 0 is the device's. */
+public final class QueuePair extends NativeObject implements ConnectedQueuePair {
     private static final int STATE = 1;
     private static final int ACCESS = 1 << 3;
     private static final int PKEY_INDEX = 1 << 4;
@@ -50,22 +51,17 @@ public final class QueuePair extends NativeObject {
         qpn = pointer.get(JAVA_INT, Layout.QP_NUM);
     }
 
-    /** {@return its number} */
+    @Override
     public int qpn() {
         return qpn;
     }
 
-    /** {@return what its peer needs to know} */
+    @Override
     public Endpoint endpoint() {
         return new Endpoint(domain.device.address(), qpn, psn);
     }
 
-    /**
-     * Takes it to INIT, where it takes receives.
-     *
-     * @param access what the peer may do, bits of {@link highwire.verbs.Access}
-     * @throws VerbsException the library refuses
-     */
+    @Override
     public void prepare(int access) throws VerbsException {
         checkOpen();
         try (Arena arena = Arena.ofConfined()) {
@@ -77,13 +73,7 @@ public final class QueuePair extends NativeObject {
         isPrepared = true;
     }
 
-    /**
-     * Takes it to RTS.
-     *
-     * @param peer the other end
-     * @param options how; IRN is not negotiated here, and an MTU of 0 is the device's
-     * @throws VerbsException the library refuses
-     */
+    @Override
     public void connect(Endpoint peer, ConnectOptions options) throws VerbsException {
         checkOpen();
         if (!isPrepared) {

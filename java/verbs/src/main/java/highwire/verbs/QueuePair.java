@@ -11,7 +11,7 @@ import java.lang.invoke.VarHandle;
  * <p>On RC to a queue pair of the same engine the posting thread carries requests out itself, as long as none
  * of this queue pair is in the engine's hands; all others are left in the ring for the engine.
  */
-public final class QueuePair extends VerbsObject {
+public final class QueuePair extends VerbsObject implements ConnectedQueuePair {
     private static final VarHandle RETIRED;
     private static final VarHandle SEEN;
 
@@ -127,7 +127,7 @@ public final class QueuePair extends VerbsObject {
         }
     }
 
-    /** {@return its number} */
+    @Override
     public int qpn() {
         return qpn;
     }
@@ -137,7 +137,7 @@ public final class QueuePair extends VerbsObject {
         return service;
     }
 
-    /** {@return the data that a peer needs to connect to it} */
+    @Override
     public Endpoint endpoint() {
         return new Endpoint(context.address(), qpn, psn);
     }
@@ -195,23 +195,12 @@ public final class QueuePair extends VerbsObject {
         return new QpAttr(context.frames.ask(Frames.QUERY_QP, handle));
     }
 
-    /**
-     * Takes a connected service from RESET to INIT, where receives can be posted before the peer can send.
-     *
-     * @param access what the peer may do
-     * @throws VerbsException why not
-     */
+    @Override
     public void prepare(int access) throws VerbsException {
         modify(new QpAttr().state(QpState.INIT).access(access));
     }
 
-    /**
-     * Connects to a peer's queue pair (RC and UC): through INIT and RTR to RTS.
-     *
-     * @param peer the peer's queue pair
-     * @param options how
-     * @throws VerbsException why not; the queue pair stays in the state that it had reached
-     */
+    @Override
     public void connect(Endpoint peer, ConnectOptions options) throws VerbsException {
         if (state == QpState.RESET) {
             prepare(options.access());

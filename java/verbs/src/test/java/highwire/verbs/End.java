@@ -36,10 +36,7 @@ final class End implements AutoCloseable {
     }
 
     static void connect(End a, End b) throws VerbsException {
-        a.qp.prepare(Access.ALL);
-        b.qp.prepare(Access.ALL);
-        a.qp.connect(b.qp.endpoint(), ConnectOptions.DEFAULT);
-        b.qp.connect(a.qp.endpoint(), ConnectOptions.DEFAULT);
+        ConnectedQueuePair.connect(a.qp, b.qp, ConnectOptions.DEFAULT);
     }
 
     void put(long at, String text) {

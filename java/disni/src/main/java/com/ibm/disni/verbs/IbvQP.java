@@ -1,11 +1,15 @@
 package com.ibm.disni.verbs;
 
+import highwire.verbs.ConnectOptions;
+import highwire.verbs.ConnectedQueuePair;
+import highwire.verbs.Endpoint;
 import highwire.verbs.QueuePair;
+import highwire.verbs.VerbsException;
 import java.io.IOException;
 import java.util.List;
 
 /** A queue pair. One thread posts sends at a time, and one posts receives. */
-public class IbvQP {
+public class IbvQP implements ConnectedQueuePair {
     /** The reliable, connected service, which is the one that queue pairs have. */
     public static final byte IBV_QPT_RC = 2;
     /** The unreliable, connected service. */
@@ -106,6 +110,36 @@ public class IbvQP {
      */
     public SVCPostRecv postRecv(List<IbvRecvWR> requests, List<IbvRecvWR> bad) throws IOException {
         return new PostRecvCall(this, requests);
+    }
+
+    @Override
+    public int qpn() {
+        return queuePair.qpn();
+    }
+
+    @Override
+    public Endpoint endpoint() {
+        return queuePair.endpoint();
+    }
+
+    @Override
+    public void prepare(int access) throws VerbsException {
+        queuePair.prepare(access);
+    }
+
+    @Override
+    public void connect(Endpoint peer, ConnectOptions options) throws VerbsException {
+        queuePair.connect(peer, options);
+    }
+
+    @Override
+    public boolean isClosed() {
+        return queuePair.isClosed();
+    }
+
+    @Override
+    public void close() throws VerbsException {
+        queuePair.close();
     }
 
     @Override

@@ -100,7 +100,7 @@ public class RdmaCmId {
         } catch (IllegalArgumentException | IllegalStateException e) {
             throw new IOException("no queue pair: " + e.getMessage(), e);
         }
-        qpObj.queuePair.prepare(Access.ALL);
+        qpObj.prepare(Access.ALL);
         return qpObj;
     }
 
@@ -222,10 +222,10 @@ public class RdmaCmId {
         }
         try {
             socket.setSoTimeout(ANSWER_MILLIS);
-            Lines.say(socket, Lines.HELLO + qpObj.queuePair.endpoint());
+            Lines.say(socket, Lines.HELLO + qpObj.endpoint());
             Endpoint server = Endpoint.parse(Lines.hear(socket, Lines.OK));
             synchronized (this) {
-                qpObj.queuePair.connect(server, options);
+                qpObj.connect(server, options);
             }
             Lines.say(socket, Lines.READY);
         } catch (IOException | IllegalArgumentException | IllegalStateException e) {
@@ -246,8 +246,8 @@ public class RdmaCmId {
         if (qpObj == null || peer == null) {
             throw new IOException("a request and a queue pair come first");
         }
-        qpObj.queuePair.connect(peer, options(param));
-        Lines.say(socket, Lines.OK + qpObj.queuePair.endpoint());
+        qpObj.connect(peer, options(param));
+        Lines.say(socket, Lines.OK + qpObj.endpoint());
         Thread.ofVirtual().name("disni-accept").start(this::awaitReady);
     }
 
@@ -311,7 +311,7 @@ public class RdmaCmId {
      */
     public synchronized int destroyQP() throws IOException {
         if (qpObj != null) {
-            qpObj.queuePair.close();
+            qpObj.close();
         }
         return 0;
     }
