@@ -6,6 +6,7 @@ import highwire.verbs.Endpoint;
 import highwire.verbs.QueuePair;
 import highwire.verbs.VerbsException;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.util.List;
 
 /** A queue pair. One thread posts sends at a time, and one posts receives. */
@@ -137,9 +138,18 @@ public class IbvQP implements ConnectedQueuePair {
         return queuePair.isClosed();
     }
 
+    /**
+     * Closes it, as DiSNI's does without an exception of its own.
+     *
+     * @throws UncheckedIOException it stays open, or its engine has gone
+     */
     @Override
-    public void close() throws VerbsException {
-        queuePair.close();
+    public void close() {
+        try {
+            queuePair.close();
+        } catch (VerbsException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 
     @Override

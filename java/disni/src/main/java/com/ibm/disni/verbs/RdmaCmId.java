@@ -311,7 +311,7 @@ public class RdmaCmId {
      */
     public synchronized int destroyQP() throws IOException {
         if (qpObj != null) {
-            qpObj.close();
+            qpObj.queuePair.close();
         }
         return 0;
     }
