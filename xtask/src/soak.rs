@@ -5,6 +5,7 @@
 
 mod bells;
 mod java_connects;
+mod java_faults;
 mod registrations;
 mod rsockets;
 
@@ -25,6 +26,8 @@ enum Soak {
     Bells(bells::Args),
     /// JVMs' clients that connect to a server over queue pairs, and disconnect.
     JavaConnects(java_connects::Args),
+    /// JVMs' clients that come and go, are interrupted and killed, under an engine that pauses and is killed.
+    JavaFaults(java_faults::Args),
     /// Register and deregister memory at changing places, with and without threads: mappings, descriptors, shared memory.
     Registrations(registrations::Args),
     /// Random threads, operations, signals and stopped processes on rsockets.
@@ -36,6 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.soak {
         Soak::Bells(args) => bells::run(args),
         Soak::JavaConnects(args) => java_connects::run(args),
+        Soak::JavaFaults(args) => java_faults::run(args),
         Soak::Registrations(args) => registrations::run(args),
         Soak::Rsockets(args) => rsockets::run(args),
     }
