@@ -1,5 +1,8 @@
 //! Which lines a first-level cache holds. Data stays in memory: only presence and dirtiness cost time.
 
+/// A line's last word has passed the hub so many cycles before it reaches its cache.
+const HUB_CYCLES: u64 = 1;
+
 /// Bytes of a line.
 pub(crate) const LINE_BYTES: u64 = 64;
 
@@ -13,11 +16,19 @@ const WAYS: usize = 4;
 /// The number of no line.
 const NO_LINE: u64 = u64::MAX;
 
+/// Stands for the cycle of a line's last word while that is not known. Half the range, so that additions do
+/// not overflow.
+pub(crate) const UNKNOWN: u64 = u64::MAX / 2;
+
 /// The cycle in which a line is complete that would be complete at `last` if it were alone on the bus, while
 /// the other cache waits for a line until `other`: the line that was asked for first comes first, and the
-/// other one after it.
+/// other one after it. If the other cache waits behind this very line ([`behind_line`]), it is told when.
 pub(crate) fn share_bus(last: u64, other: Option<&mut u64>) -> u64 {
     match other {
+        Some(other) if *other > UNKNOWN => {
+            *other = last + (*other - UNKNOWN);
+            last
+        }
         Some(other) if *other > last => {
             *other = (*other).max(last + LINE_WORDS);
             last
@@ -25,6 +36,15 @@ pub(crate) fn share_bus(last: u64, other: Option<&mut u64>) -> u64 {
         Some(other) => last.max(*other + LINE_WORDS),
         None => last,
     }
+}
+
+/// The cycle in which a line is complete that is asked for in `cycle` while the other cache waits for the same
+/// line until `first`, if the line takes `cycles` alone. The broadcast hub between the caches and memory has one
+/// tracker per line, and takes no request for a line whose tracker is busy until the last word has passed.
+///
+/// If `first` is [`UNKNOWN`], so is the answer: it is counted from `first`, and [`share_bus`] adds the two.
+pub(crate) fn behind_line(cycle: u64, first: u64, cycles: u64) -> u64 {
+    (first - HUB_CYCLES).max(cycle) + cycles
 }
 
 /// The tags of a cache with random replacement.

@@ -8,9 +8,10 @@ mod probe;
 
 use highwire_riscv::Class;
 
-use crate::cache::share_bus;
+use crate::cache::{UNKNOWN, behind_line, share_bus};
 use crate::config::{DATA_MISS_CYCLES, WRITE_BACK_CYCLES};
 use crate::core::{Ask, LOADS, STORE, STORES, Slot, Stall, World};
+use crate::frontend::CodeLine;
 use crate::port::Port;
 use device::DeviceRequest;
 use probe::Probe;
@@ -71,7 +72,8 @@ pub(crate) struct Request {
 /// A line on its way in, or out to make room for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Transfer {
-    /// The cycle of its last word.
+    /// The cycle of its last word, or how long that comes behind the line of instructions that is on its way,
+    /// counted from [`UNKNOWN`].
     last: u64,
     /// The cycle in which it was asked for.
     began: u64,
@@ -309,14 +311,14 @@ impl DataCache {
     }
 
     /// Moves everything by one cycle. `request` is what the execute stage sends; `kills_s1` follows a
-    /// redirect; `code_line` is when a line of the instruction cache is complete.
+    /// redirect; `code_line` is what the instruction cache waits for.
     #[inline(always)]
     pub(crate) fn tick<B: Port>(
         &mut self,
         request: Option<Request>,
         s1_refused: bool,
         kills_s1: bool,
-        code_line: Option<&mut u64>,
+        code_line: Option<CodeLine<'_>>,
         world: &mut World<'_, B>,
     ) {
         if !self.is_quiet || request.is_some() {
@@ -329,7 +331,7 @@ impl DataCache {
         request: Option<Request>,
         s1_refused: bool,
         kills_s1: bool,
-        code_line: Option<&mut u64>,
+        code_line: Option<CodeLine<'_>>,
         world: &mut World<'_, B>,
     ) {
         let wants_read = request.is_some_and(|request| request.access.reads);
@@ -349,7 +351,7 @@ impl DataCache {
         }
         // A line is not asked for in the cycle in which a device's answer is taken.
         let misses = self.misses_line();
-        self.move_device(drains, wants_read, code_line.as_deref().copied(), world);
+        self.move_device(drains, wants_read, code_line.as_ref().map(|line| *line.last), world);
         self.move_reservation(world.cycle);
         self.written_back = self.written_back.filter(|&when| when > world.cycle);
         self.strikes = false;
@@ -358,7 +360,11 @@ impl DataCache {
         self.follow_s1(s1_refused);
         self.s2 = self.s1.filter(|access| !kills_s1 && !access.passes).map(|access| (access, s1_refused));
         let searches = self.s2.filter(|(access, _)| !access.traps);
-        self.s2_hit = searches.is_some_and(|(access, _)| world.is(Ask::HoldsData, self.number(&access), 0));
+        // A reservation asks for the right to write, too.
+        self.s2_hit = searches.is_some_and(|(access, _)| {
+            let writes = access.writes || access.reserves;
+            world.is(Ask::HoldsData, self.number(&access), u64::from(writes))
+        });
         self.s1 = match request.filter(|request| request.is_accepted) {
             Some(Request { access, is_killed: true, .. }) => Some(Access { passes: true, ..access }),
             Some(Request { access, instruction, .. }) => Some(self.enter(access, instruction, world)),
@@ -412,7 +418,7 @@ impl DataCache {
     fn move_transfer<B: Port>(
         &mut self,
         misses: bool,
-        code_line: Option<&mut u64>,
+        code_line: Option<CodeLine<'_>>,
         world: &mut World<'_, B>,
     ) {
         let cycle = world.cycle;
@@ -440,8 +446,16 @@ impl DataCache {
                 self.asked_last |= fills;
                 let last = if fills {
                     let [line_cycles, _] = world.ask(Ask::DataCycles, [number, 0, 0], [0; 2]);
-                    let behind = u64::from(self.is_behind_code(cycle));
-                    share_bus(cycle + behind + DATA_MISS_CYCLES + line_cycles, code_line)
+                    let cycles = DATA_MISS_CYCLES + line_cycles;
+                    match code_line {
+                        Some(CodeLine { last, address }) if world.is(Ask::IsTransfer, 0, address) => {
+                            behind_line(cycle, *last, cycles)
+                        }
+                        code_line => {
+                            let behind = u64::from(self.is_behind_code(cycle));
+                            share_bus(cycle + behind + cycles, code_line.map(|line| line.last))
+                        }
+                    }
                 } else {
                     // Stores take the array's port first.
                     let stores = u64::from(self.pending.is_some()) + u64::from(self.held.is_some());
@@ -477,7 +491,9 @@ impl DataCache {
             };
         }
         if let Some(transfer) = transfer {
-            transfer.last = transfer.last.wrapping_add(cycle);
+            if transfer.last < UNKNOWN {
+                transfer.last = transfer.last.wrapping_add(cycle);
+            }
             transfer.began = transfer.began.wrapping_add(cycle);
         }
         if let Probe::Asked(when, _) | Probe::Came(when, _) = probe {

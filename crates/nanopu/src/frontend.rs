@@ -12,17 +12,15 @@ mod scan;
 
 use highwire_riscv::is_compressed;
 
+use crate::cache::UNKNOWN;
 use crate::core::{Ask, Since, World, fetched};
 use crate::decode::{NO_NEEDS, Needs};
 use crate::port::Port;
 use crate::predict::{HISTORIES, NEW, Prediction, UNUSED, Update};
+pub(crate) use lines::CodeLine;
 use lines::Place;
 use queue::{QUEUE_PACKETS, Queue};
 use scan::Scan;
-
-/// Stands for the cycle of a line's last word while that is not known. Half the range, so that additions do
-/// not overflow.
-const UNKNOWN: u64 = u64::MAX / 2;
 
 /// What the core tells the frontend in one cycle.
 #[derive(Clone, Copy, Debug, Default)]

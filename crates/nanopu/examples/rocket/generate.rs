@@ -1,5 +1,6 @@
 //! Random programs that end: every instruction of RV64IMAFDC and its compressed forms, branches forward, loops that count, calls,
-//! traps with a handler that skips what trapped, awkward numbers, addresses that meet in the cache, the timer's registers.
+//! traps with a handler that skips what trapped, awkward numbers, addresses that meet in the cache, data in the lines of the code,
+//! the timer's registers.
 //!
 //! What a program computed is shown at its end: all registers, and every word of its data.
 
@@ -45,17 +46,31 @@ enum Item {
     Half(u16),
     /// A branch or jump to an item.
     To(Instruction, usize),
+    /// What follows lies at a multiple of eight.
+    Align,
+    /// Data among the code.
+    Data(u64),
+    /// x30 becomes its own address, and the instruction reaches from there to so many bytes behind an item.
+    Reach(Instruction, usize, i32),
 }
 
 impl Item {
-    fn bytes(self) -> i32 {
-        if let Item::Half(_) = self { 2 } else { 4 }
+    /// How many bytes it takes at `place`.
+    fn bytes(self, place: i32) -> i32 {
+        match self {
+            Item::Half(_) => 2,
+            Item::Word(_) | Item::To(..) => 4,
+            Item::Data(_) | Item::Reach(..) => 8,
+            Item::Align => -place & 7,
+        }
     }
 }
 
 struct Generator {
     rng: Rng,
     items: Vec<Item>,
+    /// Data among the code: its first item, and how many words.
+    island: Option<(usize, u64)>,
     integer: Vec<Op>,
     float: Vec<Op>,
     atomic: Vec<Op>,
@@ -70,6 +85,7 @@ pub(crate) fn program(seed: u64) -> Image {
     let mut generator = Generator {
         rng: Rng::new(seed),
         items: Vec::new(),
+        island: None,
         integer: of(&[Class::Alu, Class::Alu, Class::Multiply, Class::Divide]),
         float: of(&[Class::FloatArithmetic, Class::FloatMove, Class::FloatDivide]),
         atomic: of(&[Class::Atomic]).into_iter().filter(|op| !is_conditional(*op)).collect(),
@@ -212,8 +228,9 @@ impl Generator {
         match self.rng.below(100) {
             0..30 => self.arithmetic(),
             30..40 => self.compressed(),
-            40..48 => self.load(),
-            48..56 => self.store(),
+            40..46 => self.load(),
+            46..52 => self.store(),
+            52..56 => self.beside(),
             56..68 => self.float(),
             68..72 => self.atomic_or_pair(),
             72..79 => self.branch(),
@@ -231,11 +248,12 @@ impl Generator {
 
     /// An instruction that neither jumps nor traps.
     fn plain(&mut self) {
-        match self.rng.below(6) {
+        match self.rng.below(7) {
             0 => self.compressed(),
             1 => self.load(),
             2 => self.store(),
             3 => self.float(),
+            4 => self.beside(),
             _ => self.arithmetic(),
         }
     }
@@ -379,6 +397,62 @@ impl Generator {
         atomic(store, rd, value);
     }
 
+    /// An access to data that lies in the lines of the code around it, or a look at that code itself.
+    fn beside(&mut self) {
+        let (rd, value, pointer) = (self.free(), self.any(), HANDLER[0]);
+        let reach = |op: Op, rd: u8, rs2: u8, immediate: i32| Instruction {
+            op,
+            rd,
+            rs1: pointer,
+            rs2,
+            rs3: 0,
+            mode: 0,
+            length: 4,
+            immediate,
+            bits: 0,
+        };
+        if self.rng.chance(0.2) {
+            // Any bytes of code will do for a load of one byte.
+            let offset = self.rng.below(512) as i32 - 256;
+            self.items.push(Item::Reach(reach(Op::Lbu, rd, 0, 0), self.items.len(), offset));
+            return;
+        }
+        let (island, words) = match self.island {
+            Some((item, words)) if self.items.len() - item < 150 && self.rng.chance(0.7) => (item, words),
+            _ => self.island(),
+        };
+        let bytes = |op: Op| i32::from(op.access_bytes().unwrap_or(1));
+        let loads = self.rng.chance(0.6);
+        let op = if loads { *self.rng.pick(&self.loads) } else { *self.rng.pick(&self.stores) };
+        let offset = self.rng.below(8 * words / bytes(op) as u64) as i32 * bytes(op);
+        if self.rng.chance(0.1) {
+            let op = self.atomic[self.rng.below(self.atomic.len() as u64) as usize];
+            let offset = offset & -bytes(op);
+            self.items.push(Item::Reach(reach(Op::Addi, pointer, 0, 0), island, offset));
+            let whole = reach(op, rd, value, 0);
+            self.items.extend(whole.encode().map(Item::Word));
+        } else if loads {
+            self.items.push(Item::Reach(reach(op, rd, 0, 0), island, offset));
+        } else {
+            self.items.push(Item::Reach(reach(op, 0, value, 0), island, offset));
+        }
+    }
+
+    /// Data that the program jumps over: two lines at most, often less than one.
+    fn island(&mut self) -> (usize, u64) {
+        let over = self.hole();
+        self.items.push(Item::Align);
+        let words = 1 + self.rng.below(16);
+        let first = self.items.len();
+        for _ in 0..words {
+            let word = awkward(&mut self.rng);
+            self.items.push(Item::Data(word));
+        }
+        self.fill(over, Op::Jal, [0; 3]);
+        self.island = Some((first, words));
+        (first, words)
+    }
+
     fn branch(&mut self) {
         let op = *self.rng.pick(&[Op::Beq, Op::Bne, Op::Blt, Op::Bge, Op::Bltu, Op::Bgeu]);
         let (a, b) = (self.any(), self.any());
@@ -488,7 +562,8 @@ impl Generator {
     fn link(&self) -> Vec<u8> {
         let mut places = vec![0i32];
         for item in &self.items {
-            places.push(places[places.len() - 1] + item.bytes());
+            let place = places[places.len() - 1];
+            places.push(place + item.bytes(place));
         }
         let mut bytes = Vec::new();
         for (item, place) in self.items.iter().zip(&places) {
@@ -498,6 +573,16 @@ impl Generator {
                 Item::To(jump, target) => {
                     let whole = Instruction { immediate: places[target] - place, ..jump };
                     bytes.extend(whole.encode().expect("targets are near").to_le_bytes());
+                }
+                // Nobody gets there but the fetch of a wrong path.
+                Item::Align => bytes.resize(bytes.len() + (-place & 7) as usize, 0),
+                Item::Data(word) => bytes.extend(word.to_le_bytes()),
+                Item::Reach(access, target, offset) => {
+                    let here = Instruction { op: Op::Auipc, rd: HANDLER[0], immediate: 0, ..access };
+                    let whole = Instruction { immediate: places[target] + offset - place, ..access };
+                    for instruction in [here, whole] {
+                        bytes.extend(instruction.encode().expect("data is near").to_le_bytes());
+                    }
                 }
             }
         }

@@ -310,7 +310,7 @@ impl Pipeline {
         let is_certain = redirect_back.is_some();
         let request = Request { redirect, is_certain, update, takes: !stalls, flushes_cache, waits_for_bus };
         if self.frontend.tick(delivered, &request, world) {
-            self.data_cache.ask(cycle, self.frontend.missing_line());
+            self.data_cache.ask(self.frontend.missing_line(), world);
         }
         if let Some((resolution, number)) = resolved {
             self.frontend.resolve(&resolution, number, world);

@@ -14,7 +14,7 @@ use highwire_riscv::Hart;
 use super::banks::Banks;
 use super::record::Records;
 use super::stalls::Stalls;
-use crate::cache::Tags;
+use crate::cache::{LINE_BYTES, Tags};
 use crate::decode::Decoder;
 use crate::port::{Port, SWITCH_THREAD};
 use crate::predict::{Flow, Predictor, Resolution, Update};
@@ -83,7 +83,7 @@ pub(crate) enum Ask {
 
     /// An access behind `a` others enters the data cache.
     Enter,
-    /// Can an access be served?
+    /// Can an access be served? `x` if it needs the right to write.
     HoldsData,
     /// An access writes to its line: had it been written to before?
     MarkDirty,
@@ -99,6 +99,8 @@ pub(crate) enum Ask {
     Strike,
     FillData,
     DataCycles,
+    /// Is the line of `x` the one that the data cache asked for last?
+    IsTransfer,
     /// Cycles to a device's answer.
     DeviceCycles,
     /// A probe takes the line of `x` for reading. Was it there, was it dirty, and how long does memory take?
@@ -363,7 +365,7 @@ impl<B: Port> World<'_, B> {
             }
             Ask::HoldsData => {
                 let address = side.address(q.a);
-                yes(side.data.holds(address) && !(q.a & STORE != 0 && side.data.is_shared(address)))
+                yes(side.data.holds(address) && !(q.x != 0 && side.data.is_shared(address)))
             }
             Ask::MarkDirty => {
                 let address = side.address(q.a);
@@ -389,6 +391,7 @@ impl<B: Port> World<'_, B> {
                 let was_dirty = side.data.share(q.x);
                 [was_dirty.map_or(0, |was_dirty| 1 + u64::from(was_dirty)), side.memory_cycles]
             }
+            Ask::IsTransfer => yes(side.transfer / LINE_BYTES == q.x / LINE_BYTES),
             Ask::DeviceCycles => [self.bus.device_cycles(side.address(q.a)), 0],
             Ask::DataCycles => [self.bus.line_cycles(Asker::Data, side.address(q.a), side.memory_cycles), 0],
         }

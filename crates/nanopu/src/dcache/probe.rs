@@ -55,9 +55,12 @@ impl Found {
 }
 
 impl DataCache {
-    /// The instruction cache misses the line of `address`.
-    pub(crate) fn ask(&mut self, cycle: u64, address: u64) {
-        self.probe = Probe::Asked(cycle + PROBE_CYCLES, address);
+    /// The instruction cache misses the line of `address`. The hub takes no request for the line that this cache waits
+    /// for, and so sends the probe when that line has come.
+    pub(crate) fn ask<B: Port>(&mut self, address: u64, world: &mut World<'_, B>) {
+        let filled = self.transfer.filter(|transfer| transfer.fills && world.is(Ask::IsTransfer, 0, address));
+        let asked = filled.map_or(world.cycle, |transfer| transfer.last.max(world.cycle));
+        self.probe = Probe::Asked(asked + PROBE_CYCLES, address);
         self.is_quiet = false;
     }
 

@@ -1,7 +1,7 @@
 //! The instruction cache: missing lines, and packets that memory is not asked for.
 
-use super::{Frontend, Request, UNKNOWN};
-use crate::cache::{LINE_BYTES, LINE_WORDS, share_bus};
+use super::{Frontend, Request};
+use crate::cache::{LINE_BYTES, LINE_WORDS, UNKNOWN, share_bus};
 use crate::config::INSTRUCTION_MISS_CYCLES;
 use crate::core::{Ask, World, fetched};
 use crate::port::Port;
@@ -23,6 +23,14 @@ impl Place {
             _ => Place::Nowhere,
         }
     }
+}
+
+/// A line of instructions on its way.
+#[derive(Debug)]
+pub(crate) struct CodeLine<'a> {
+    /// The cycle of its last word, or [`UNKNOWN`].
+    pub(crate) last: &'a mut u64,
+    pub(crate) address: u64,
 }
 
 impl Frontend {
@@ -148,8 +156,9 @@ impl Frontend {
         self.refill.is_some()
     }
 
-    /// The cycle in which the last word of a line arrives, if one is on its way.
-    pub(crate) fn incoming_line(&mut self) -> Option<&mut u64> {
-        self.refill.as_mut()
+    /// The line on its way, if there is one.
+    pub(crate) fn incoming_line(&mut self) -> Option<CodeLine<'_>> {
+        let address = self.refill_address;
+        self.refill.as_mut().map(|last| CodeLine { last, address })
     }
 }
