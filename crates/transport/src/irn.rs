@@ -25,7 +25,9 @@ mod scenarios;
 pub use config::{IrnConfig, LossRecovery, PartialAcks};
 pub use receiver::{Arrival, Location, PacketClass, ReceiverWindow, SACK_RUN_MAX};
 pub use rto::RetransmissionTimeout;
-pub use rule::{Account, News, RecoveryAlgorithm, RecoveryChoice, RecoveryRule, ReplicateRule};
+pub use rule::{
+    Account, GO_BACK_N, NO_SACK, News, RecoveryAlgorithm, RecoveryChoice, RecoveryRule, ReplicateRule, SACK,
+};
 pub use sack::SackWindow;
 pub use sender::{AckOutcome, SenderCounters, SenderWindow, TimeoutOutcome};
 pub use state::{

@@ -1,10 +1,11 @@
-//! Congestion controls and a loss recovery of one's own, beside those that come with Highwire.
+//! Congestion controls and loss recoveries of one's own, beside those that come with Highwire.
 //!
 //! Each is one file: a state machine, and an [`Algorithm`](highwire_transport::congestion::Algorithm) that names it. After
 //! [`register`] plans know their names, and so do devices. `docs/own-algorithms.md` walks through [`swift`].
 
 pub mod duplicates;
 pub mod hpcc;
+pub mod sparing;
 pub mod swift;
 
 use highwire_transport::congestion::{self, RegisterError};
@@ -17,5 +18,6 @@ pub fn register() -> Result<(), RegisterError> {
     congestion::register(&swift::SWIFT)?;
     congestion::register(&hpcc::HPCC)?;
     duplicates::register();
+    sparing::register();
     Ok(())
 }

@@ -91,3 +91,37 @@ fn a_recovery_from_outside_repairs_losses_by_its_own_rule() {
         Plan::read("compare.toml", &wrong, Scale::Small, &nothing).expect_err("no such rule").to_string();
     assert!(error.contains("is it \"three-duplicates\"?"), "{error}");
 }
+
+/// IRN's own rule behind another name: without congestion control nobody can tell the two apart, and with it the flows that hear of
+/// fewer losses end sooner.
+#[test]
+fn irns_own_rule_can_be_wrapped_by_one_from_outside() {
+    example_congestion::register().expect("the names are free");
+    let text = include_str!("../compare.toml");
+    let (head, _) = text.split_once("[[scheme]]").expect("it has schemes");
+    let head = head.replace("hosts = 9", "hosts = 9\npacket_loss = 0.002");
+    let head = head.replace("senders = 8", "senders = 2").replace("8MB", "4MB");
+    let scheme = |name: &str, rule: &str, control: &str| {
+        format!(
+            "[[scheme]]\nname = \"{name}\"\ntransport = {{ loss_recovery = \"{rule}\", congestion = \"{control}\" }}\n"
+        )
+    };
+    let schemes = [
+        scheme("IRN", "sack", "none"),
+        scheme("the same", "sparing", "none"),
+        scheme("IRN with AIMD", "sack", "aimd"),
+        scheme("spared", "sparing", "aimd"),
+    ];
+    let text = head + &schemes.concat();
+    let nothing = |name: &str| Err(format!("there is no file {name}"));
+    let plan = Plan::read("wrapped.toml", &text, Scale::Small, &nothing).unwrap_or_else(|e| panic!("{e}"));
+    let play = |run_: highwire_sim::plan::Run| {
+        run(&run_.scenario(&plan).expect("right"), &mut ()).expect("no invariant breaks")
+    };
+    let outcomes: Vec<Outcome> = plan.runs().into_iter().map(play).collect();
+    let [irn, same, aimd, spared] = &outcomes[..] else { panic!("four schemes") };
+    assert!(irn.totals.retransmitted > 0, "{:?}", irn.totals);
+    assert_eq!(irn.totals.fingerprint, same.totals.fingerprint);
+    let end = |outcome: &Outcome| outcome.groups[0].rct().expect("it ended");
+    assert!(end(spared) < end(aimd), "{:?} and {:?}", end(spared), end(aimd));
+}

@@ -284,6 +284,24 @@ fn a_seed_repeats_itself() {
     }
 }
 
+/// IRN's rule behind the hook, as a rule of another crate would start it.
+#[test]
+fn irns_own_rule_under_another_name_does_the_same() {
+    static AGAIN: RecoveryAlgorithm =
+        RecoveryAlgorithm { name: "sack-again", start: &|config| (SACK.start)(config) };
+    let again = LossRecovery::Own(RecoveryChoice::register(&AGAIN).expect("the name is free"));
+    let mut resent = 0;
+    for seed in 0..300 {
+        let plan = Plan::from_seed(3 * seed);
+        assert_eq!(plan.config.recovery, LossRecovery::SelectiveRepeat);
+        let summary = Exchange::new(plan).run();
+        resent += summary.counters.retransmitted;
+        let wrapped = Plan { config: plan.config.with_recovery(again), ..plan };
+        assert_eq!(Exchange::new(wrapped).run(), summary, "{plan:?}");
+    }
+    assert!(resent > 1000, "{resent} repetitions");
+}
+
 #[test]
 fn a_faultless_channel_sees_no_retransmission() {
     for seed in 0..100 {

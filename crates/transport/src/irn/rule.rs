@@ -1,8 +1,13 @@
-//! Loss recovery by a rule of another crate.
+//! Loss recovery is a rule: IRN's own, those that the paper compares it with, and rules of other crates.
 //!
 //! [`SenderWindow`](super::SenderWindow) keeps the account: what is in flight, what was selectively acknowledged, which acknowledgements
 //! are to be believed, and the timer. A rule decides what is sent again. It sees the account and changes nothing in it, so no rule can
 //! complete what has not arrived, or send what was never sent.
+
+mod built_in;
+mod front_only;
+mod go_back_n;
+mod selective;
 
 use super::config::IrnConfig;
 use super::sack::SackWindow;
@@ -19,6 +24,18 @@ pub struct Account<'a> {
     pub next_to_send: Psn,
     /// The packets in between that have arrived.
     pub sacked: &'a SackWindow,
+    /// A packet was sent again, and not everything that was sent before that has arrived.
+    pub in_recovery: bool,
+}
+
+impl Account<'_> {
+    /// Whether a packet has arrived that is too far beyond the front to have overtaken it, if packets overtake each other by at most
+    /// `tolerated`. `named` is one that an acknowledgement names.
+    #[inline]
+    pub(super) fn is_passed(&self, named: Option<Psn>, tolerated: u32) -> bool {
+        let has_passed = |high: Psn| high.distance_from(self.first_unacknowledged) > tolerated as i32;
+        named.is_some_and(has_passed) || self.sacked.highest().is_some_and(has_passed)
+    }
 }
 
 /// What an acknowledgement says.
@@ -28,6 +45,30 @@ pub struct News {
     pub newly_acked: u32,
     /// The last packet of the run that it acknowledges selectively.
     pub sack_high: Option<Psn>,
+    /// How many packets that run has; 0 if there is none.
+    pub sack_run: u32,
+    /// It ends a repair: everything has arrived that was sent before the last repetition.
+    pub recovered: bool,
+}
+
+impl News {
+    /// Whether the run has this packet.
+    pub(super) fn covers(&self, psn: Psn) -> bool {
+        let below = self.sack_high.map_or(-1, |high| high.distance_from(psn));
+        below >= 0 && (below as u32) < self.sack_run
+    }
+}
+
+/// The next step of a rule that repeats one packet at a time. The hardware keeps two flags, "retransmit" and "find a new hole", of
+/// which at most one is ever set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repair {
+    /// Nothing is known to be missing that was not resent already.
+    Idle,
+    /// The packet that the rule has in mind is to be resent.
+    Resend,
+    /// The first hole after it is to be resent, if there is one.
+    Search,
 }
 
 /// Decides which packets are sent again.
@@ -50,6 +91,29 @@ pub trait RecoveryRule: fmt::Debug + Send + Sync + ReplicateRule {
 
     /// That packet leaves.
     fn on_resent(&mut self, account: &Account<'_>, psn: Psn);
+
+    /// Whether sending that packet again begins or renews a repair, which ends when everything has arrived that was sent before. Asked
+    /// before [`on_resent`](Self::on_resent).
+    fn begins_repair(&self, _psn: Psn) -> bool {
+        true
+    }
+
+    /// While no repair is under way: if the front was sent again without beginning one, the first packet that was new then. The repair
+    /// counts from there.
+    fn repaired_since(&self, _front: Psn) -> Option<Psn> {
+        None
+    }
+
+    /// Whether to call [`on_ack`](Self::on_ack) for an acknowledgement that brings progress alone, while no packet is known to be
+    /// missing.
+    fn heeds_progress(&self) -> bool {
+        true
+    }
+
+    /// Whether the account keeps what was selectively acknowledged.
+    fn keeps_sacks(&self) -> bool {
+        true
+    }
 }
 
 /// Copies a rule behind a pointer. Every rule that can be cloned has it.
@@ -69,6 +133,9 @@ impl Clone for Box<dyn RecoveryRule> {
         (**self).replicate()
     }
 }
+
+pub(super) use built_in::Rule;
+pub use built_in::{GO_BACK_N, NO_SACK, SACK};
 
 /// A rule by its name.
 pub struct RecoveryAlgorithm {

@@ -1,21 +1,31 @@
 //! Which packets may be sent or must be resent: the sender's half of IRN (IRN §3.1, §3.2).
 //!
-//! The paper's prose leaves choices open that its authors made in the hardware code they published. Eight rules follow
-//! from the two together; each is marked where it lives. Where the two disagree, or a rule would rely on an honest
-//! network, the comment says what is done instead.
+//! The window keeps the account and the timer, and a [rule](super::rule) decides what is sent again. Where the paper leaves a choice
+//! open, eight rules follow from its prose and its authors' hardware code together. Each is marked where it lives.
 //!
 //! Invariants: `next_to_send` is at most `cap` ahead of `first_unacknowledged`, modulo 2^24; only packets in between are marked
-//! in the SACK window; while a loss is being repaired, `retransmit_psn` is the last packet resent or the next to be.
+//! in the SACK window.
 
 mod told;
 
-use super::config::{IrnConfig, LossRecovery, PartialAcks};
-use super::rule::{Account, News, RecoveryRule};
+use super::config::IrnConfig;
+use super::rule::{Account, News, RecoveryRule, Rule};
 use super::sack::SackWindow;
-use super::trimmed::Trimmed;
 use highwire_stdx::Duration;
 use highwire_wire::Psn;
 use std::fmt;
+
+/// What the rule may see.
+macro_rules! account {
+    ($window:expr) => {
+        Account {
+            first_unacknowledged: $window.sacked.front(),
+            next_to_send: $window.next_to_send,
+            sacked: &$window.sacked,
+            in_recovery: $window.in_recovery,
+        }
+    };
+}
 
 /// One direction of a queue pair, as seen by the end that sends data.
 #[derive(Clone, Debug)]
@@ -24,35 +34,12 @@ pub struct SenderWindow {
     sacked: SackWindow,
     next_to_send: Psn,
     config: IrnConfig,
-    repair: Repair,
     in_recovery: bool,
     is_timer_quick: bool,
     /// The last packet that was new when a packet was last resent.
     recovery_psn: Psn,
-    retransmit_psn: Psn,
-    /// The first packet that was new when a packet was last resent because of a SACK or a timeout.
-    evident_psn: Psn,
-    /// The scheduled packet is only presumed lost, because of a partial acknowledgement.
-    is_presumed: bool,
-    /// Where the last pass of go-back-N began.
-    went_back_to: Psn,
-    /// Packets whose headers alone arrived.
-    trimmed: Trimmed,
-    /// The rule of another crate that decides in the place of all above.
-    own: Option<Box<dyn RecoveryRule>>,
+    rule: Rule,
     counters: SenderCounters,
-}
-
-/// The next step of loss recovery. The hardware keeps two flags, "retransmit" and "find a new hole", of which at most one
-/// is ever set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Repair {
-    /// Nothing is known to be missing that was not resent already.
-    Idle,
-    /// `retransmit_psn` is to be resent.
-    Resend,
-    /// The first hole after `retransmit_psn` is to be resent, if there is one.
-    Search,
 }
 
 /// The result of an acknowledgement, positive or negative.
@@ -107,19 +94,10 @@ impl SenderWindow {
             sacked: SackWindow::new(initial, config.cap),
             next_to_send: initial,
             config,
-            repair: Repair::Idle,
             in_recovery: false,
             is_timer_quick: false,
             recovery_psn: initial,
-            retransmit_psn: initial,
-            evident_psn: initial,
-            is_presumed: false,
-            went_back_to: initial,
-            trimmed: Trimmed::default(),
-            own: match config.recovery {
-                LossRecovery::Own(choice) => Some(choice.start(&config)),
-                _ => None,
-            },
+            rule: Rule::new(initial, &config),
             counters: SenderCounters::default(),
         }
     }
@@ -183,19 +161,9 @@ impl SenderWindow {
     /// The packet to resend now, if any; calling it again gives the same answer.
     #[inline]
     pub fn peek_retransmit(&mut self) -> Option<Psn> {
-        if self.own.is_some() {
-            return self.ask_own();
-        }
-        if !self.trimmed.is_empty()
-            && let Some(psn) = self.trimmed.next()
-        {
-            return Some(psn);
-        }
-        match self.repair {
-            Repair::Idle => None,
-            Repair::Resend => Some(self.retransmit_psn),
-            Repair::Search => self.find_hole(),
-        }
+        let psn = self.rule.next(&account!(self))?;
+        let is_own = matches!(self.rule, Rule::Own(_));
+        (!is_own || self.is_missing(psn)).then_some(psn)
     }
 
     /// The packet to resend now, if any; the caller transmits it.
@@ -203,13 +171,7 @@ impl SenderWindow {
     #[inline]
     pub fn poll_retransmit(&mut self) -> Option<Psn> {
         let psn = self.peek_retransmit()?;
-        if self.own.is_some() {
-            self.on_retransmit_own(psn);
-        } else if !self.trimmed.is_empty() && self.trimmed.next() == Some(psn) {
-            self.on_retransmit_trimmed(psn);
-        } else {
-            self.on_retransmit();
-        }
+        self.on_retransmit(psn);
         Some(psn)
     }
 
@@ -220,9 +182,8 @@ impl SenderWindow {
             return AckOutcome::default();
         };
         let mut outcome = AckOutcome { newly_acked, newly_arrived, ..AckOutcome::default() };
-        let is_disturbed = self.in_recovery || self.repair != Repair::Idle || !self.sacked.is_empty();
-        if is_disturbed || !self.trimmed.is_empty() || self.own.is_some() {
-            self.reconsider(None, &mut outcome);
+        if self.in_recovery || !self.sacked.is_empty() || self.rule.heeds_progress() {
+            self.reconsider(None, 0, &mut outcome);
         }
         outcome
     }
@@ -242,15 +203,15 @@ impl SenderWindow {
         // Nothing at or before the front can have been selectively acknowledged: a later cumulative acknowledgement would
         // have passed it. The rest of an overtaken NACK is known already.
         let height = sack_high.distance_from(self.first_unacknowledged());
-        let sack =
-            (height > 0).then(|| Sack { high: sack_high, run: run_len.clamp(1, height.max(1) as u32) });
-        let keeps_sacks =
-            matches!(self.config.recovery, LossRecovery::SelectiveRepeat | LossRecovery::Own(_));
-        if let Some(sack) = sack.filter(|_| keeps_sacks) {
-            outcome.newly_sacked = self.sacked.insert_run(sack.high, sack.run);
+        let (sack_high, run) = match height > 0 {
+            true => (Some(sack_high), run_len.clamp(1, height as u32)),
+            false => (None, 0),
+        };
+        if let Some(high) = sack_high.filter(|_| self.rule.keeps_sacks()) {
+            outcome.newly_sacked = self.sacked.insert_run(high, run);
             outcome.newly_arrived += outcome.newly_sacked;
         }
-        self.reconsider(sack, &mut outcome);
+        self.reconsider(sack_high, run, &mut outcome);
         outcome
     }
 
@@ -266,19 +227,7 @@ impl SenderWindow {
         if psn.is_before(front) || self.sacked.contains(psn) {
             return outcome;
         }
-        if let Some(own) = &mut self.own {
-            let account = Account {
-                first_unacknowledged: front,
-                next_to_send: self.next_to_send,
-                sacked: &self.sacked,
-            };
-            outcome.loss_detected |= own.on_trimmed(&account, psn);
-        } else if self.config.recovery == LossRecovery::SelectiveRepeat {
-            outcome.loss_detected |= self.trimmed.name(psn);
-        } else if !self.in_recovery && self.repair == Repair::Idle {
-            self.resend_front();
-            outcome.loss_detected = true;
-        }
+        outcome.loss_detected |= self.rule.on_trimmed(&account!(self), psn);
         outcome
     }
 
@@ -322,14 +271,7 @@ impl SenderWindow {
             return TimeoutOutcome::Extended(Duration::from_nanos(rest));
         }
         self.counters.timeouts += 1;
-        if let Some(own) = &mut self.own {
-            let first_unacknowledged = self.sacked.front();
-            let next_to_send = self.next_to_send;
-            own.on_timeout(&Account { first_unacknowledged, next_to_send, sacked: &self.sacked });
-            return TimeoutOutcome::Resend;
-        }
-        self.trimmed.clear();
-        self.resend_front();
+        self.rule.on_timeout(&account!(self));
         TimeoutOutcome::Resend
     }
 
@@ -352,229 +294,45 @@ impl SenderWindow {
         Some((steps, steps - self.sacked.advance(cumulative)))
     }
 
-    /// Decides what to repair after the front or the SACK window has changed.
-    fn reconsider(&mut self, sack: Option<Sack>, outcome: &mut AckOutcome) {
-        let front = self.first_unacknowledged();
-        if !self.trimmed.is_empty() {
-            self.trimmed.forget(front, |psn| self.sacked.contains(psn));
-        }
-        if self.in_recovery && self.recovery_psn.is_before(front) {
-            // Rule 3, second half (IRN §3.1): everything sent before the last retransmission has arrived.
-            self.in_recovery = false;
-            self.repair = Repair::Idle;
-            outcome.recovered = true;
-        }
-        if !self.trimmed.is_empty() {
-            self.take_as_resent(front);
-        }
-        if let Some(own) = &mut self.own {
-            let account = Account {
-                first_unacknowledged: front,
-                next_to_send: self.next_to_send,
-                sacked: &self.sacked,
-            };
-            let news = News { newly_acked: outcome.newly_acked, sack_high: sack.map(|sack| sack.high) };
-            outcome.loss_detected |= own.on_ack(&account, news);
-        } else if self.in_recovery {
-            self.continue_recovery(front, sack, outcome);
-        } else {
-            self.look_for_loss(front, sack, outcome);
-        }
+    /// Lets the rule decide what to repair after the front or the SACK window has changed.
+    fn reconsider(&mut self, sack_high: Option<Psn>, sack_run: u32, outcome: &mut AckOutcome) {
+        // Rule 3, second half (IRN §3.1): everything sent before the last retransmission has arrived.
+        let recovered = self.in_recovery && self.recovery_psn.is_before(self.first_unacknowledged());
+        self.in_recovery &= !recovered;
+        outcome.recovered = recovered;
+        let news = News { newly_acked: outcome.newly_acked, sack_high, sack_run, recovered };
+        outcome.loss_detected |= self.rule.on_ack(&account!(self), news);
+        self.take_as_resent();
     }
 
-    fn continue_recovery(&mut self, front: Psn, sack: Option<Sack>, outcome: &mut AckOutcome) {
-        if self.config.recovery == LossRecovery::GoBackN {
-            self.continue_pass(front, sack, outcome);
-        } else if outcome.newly_acked > 0
-            && self.retransmit_psn.is_before(front)
-            && !self.trimmed.was_resent(front)
-            && self.may_presume(front, sack)
-        {
-            // Rule 6 (authors' hardware code): a partial acknowledgement stops at a packet that was sent before the last
-            // retransmission and never resent. A packet that was resent and lost again is left to the timeout: a repeated
-            // SACK above it may well have been sent before the retransmission arrived.
-            // The hardware lets one presumption found the next. Once a NACK is lost and a packet resent in vain, every
-            // acknowledgement then stops at a packet that is merely on its way, and each packet leaves twice for good; so
-            // by default only packets that were sent before the last evident loss are presumed lost (`PartialAcks`).
-            let is_presumed = !self.has_evidence(sack);
-            self.resend_front();
-            self.is_presumed = is_presumed;
-        } else if self.repair == Repair::Resend && self.retransmit_psn.is_before(front) {
-            // The scheduled packet has arrived.
-            self.repair = Repair::Search;
-        } else if let (Some(sack), LossRecovery::SelectiveRepeat) = (sack, self.config.recovery) {
-            self.rethink_hole(sack);
-        }
-    }
-
-    /// Whether the packet at which a partial acknowledgement stops may be taken for lost.
-    fn may_presume(&self, front: Psn, sack: Option<Sack>) -> bool {
-        if self.config.recovery == LossRecovery::SelectiveWithoutSack {
-            return true;
-        }
-        match self.config.partial_acks {
-            PartialAcks::Never => false,
-            PartialAcks::Evident => {
-                self.has_evidence(sack)
-                    || front.add(self.config.reordering_packets).is_before(self.evident_psn)
-            }
-            PartialAcks::Hardware => true,
-        }
-    }
-
-    /// Whether a packet is known to have arrived that is too far beyond the front to have overtaken it.
-    #[inline]
-    fn has_evidence(&self, sack: Option<Sack>) -> bool {
-        let front = self.first_unacknowledged();
-        let has_passed = |high: Psn| high.distance_from(front) > self.config.reordering_packets as i32;
-        sack.is_some_and(|sack| has_passed(sack.high)) || self.sacked.highest().is_some_and(has_passed)
-    }
-
-    /// Go-back-N, while a pass over everything unacknowledged is under way or its outcome unknown.
-    fn continue_pass(&mut self, front: Psn, sack: Option<Sack>, outcome: &mut AckOutcome) {
-        if sack.is_some() && self.went_back_to.is_before(front) {
-            // This pass lost a packet, too. NACKs caused by the pass before it stop where this pass began.
-            self.resend_front();
-            outcome.loss_detected = true;
-        } else if self.repair == Repair::Resend && self.retransmit_psn.is_before(front) {
-            self.repair = Repair::Search;
-        }
-    }
-
-    /// Rule 5 (authors' hardware code): how a further SACK changes the hole to fill.
-    fn rethink_hole(&mut self, sack: Sack) {
-        if self.repair == Repair::Resend {
-            if sack.covers(self.retransmit_psn) {
-                self.repair = Repair::Search;
-            }
-        } else if self.sacked.highest() == Some(sack.high) {
-            // Below any lower SACK, every hole has been found already.
-            self.repair = Repair::Search;
-        }
-    }
-
-    fn look_for_loss(&mut self, front: Psn, sack: Option<Sack>, outcome: &mut AckOutcome) {
-        // Rule 2 (IRN §3.1): a NACK starts recovery at the cumulative acknowledgement; `in_recovery` follows when that packet
-        // leaves. The hardware wants a second NACK if the first one also moves the cumulative acknowledgement, and forgets
-        // SACKs above the recovery sequence when recovery ends. The paper calls a packet lost as soon as a higher one is
-        // selectively acknowledged, so neither is copied.
-        let is_lost = match self.config.recovery {
-            LossRecovery::SelectiveRepeat => self.has_evidence(None),
-            LossRecovery::Own(_) => false,
-            LossRecovery::SelectiveWithoutSack | LossRecovery::GoBackN => {
-                sack.is_some() && self.has_evidence(sack)
-            }
-        };
-        let is_scheduled = self.repair == Repair::Resend && self.retransmit_psn == front;
-        if is_scheduled && front != self.next_to_send {
-            return;
-        }
-        if is_lost {
-            self.resend_front();
-            outcome.loss_detected = true;
-        } else {
-            // All packets that were to be resent have been acknowledged in the meantime.
-            self.repair = Repair::Idle;
-        }
-    }
-
-    fn resend_front(&mut self) {
-        self.retransmit_psn = self.first_unacknowledged();
-        self.went_back_to = self.retransmit_psn;
-        self.repair = Repair::Resend;
-        self.is_presumed = false;
-    }
-
-    fn on_retransmit(&mut self) {
-        // Rule 2, second half (authors' hardware code): recovery begins when the packet is transmitted, not when it is
-        // scheduled, for an acknowledgement in between may make it unnecessary.
-        self.in_recovery = true;
-        // Rule 3 (authors' hardware code): every retransmission moves the recovery sequence, not only the first.
-        self.recovery_psn = self.next_to_send.sub(1);
-        if !self.is_presumed {
-            self.evident_psn = self.next_to_send;
-        }
-        self.is_presumed = false;
-        // Rule 4 (authors' hardware code): go on to the next hole. It is searched when the next packet may leave, and so
-        // knows of the SACKs that have come by then.
-        self.repair = Repair::Search;
+    /// The packet leaves again.
+    fn on_retransmit(&mut self, psn: Psn) {
+        let begins = self.rule.begins_repair(psn);
+        self.rule.on_resent(&account!(self), psn);
         self.counters.retransmitted += 1;
-    }
-
-    /// The packet that another crate's rule wants to be resent, if it is one that is missing.
-    fn ask_own(&mut self) -> Option<Psn> {
-        let front = self.sacked.front();
-        let account =
-            Account { first_unacknowledged: front, next_to_send: self.next_to_send, sacked: &self.sacked };
-        let psn = self.own.as_mut()?.next(&account)?;
-        let is_missing =
-            !psn.is_before(front) && psn.is_before(self.next_to_send) && !self.sacked.contains(psn);
-        is_missing.then_some(psn)
-    }
-
-    fn on_retransmit_own(&mut self, psn: Psn) {
-        let account = Account {
-            first_unacknowledged: self.sacked.front(),
-            next_to_send: self.next_to_send,
-            sacked: &self.sacked,
-        };
-        if let Some(own) = &mut self.own {
-            own.on_resent(&account, psn);
-        }
-        (self.in_recovery, self.recovery_psn) = (true, self.next_to_send.sub(1));
-        self.counters.retransmitted += 1;
-    }
-
-    /// A packet leaves again because its headers alone had arrived.
-    fn on_retransmit_trimmed(&mut self, psn: Psn) {
-        self.trimmed.on_resent(psn, self.next_to_send);
-        self.counters.retransmitted += 1;
-        if self.repair == Repair::Resend && self.retransmit_psn == psn {
-            self.repair = Repair::Search;
-        }
-        self.take_as_resent(self.first_unacknowledged());
-    }
-
-    /// The front was resent because its headers alone had arrived: it is being repaired, as if a SACK had caused that.
-    fn take_as_resent(&mut self, front: Psn) {
-        if !self.in_recovery
-            && let Some(new) = self.trimmed.resent_before(front)
-        {
+        if begins {
+            // Rule 2, second half (authors' hardware code): recovery begins when the packet is transmitted, not when it is
+            // scheduled, for an acknowledgement in between may make it unnecessary.
             self.in_recovery = true;
-            self.recovery_psn = new.sub(1);
-            (self.evident_psn, self.is_presumed) = (new, false);
-            self.retransmit_psn = front;
-            self.repair = Repair::Search;
+            // Rule 3 (authors' hardware code): every retransmission moves the recovery sequence, not only the first.
+            self.recovery_psn = self.next_to_send.sub(1);
+        }
+        self.take_as_resent();
+    }
+
+    /// Recovery begins with a packet that was resent without beginning it, once that is the front.
+    fn take_as_resent(&mut self) {
+        if !self.in_recovery
+            && let Some(new) = self.rule.repaired_since(self.first_unacknowledged())
+        {
+            (self.in_recovery, self.recovery_psn) = (true, new.sub(1));
         }
     }
 
-    /// Whether a packet has arrived that is too far beyond this one to have overtaken it.
-    fn is_overtaken(&self, hole: Psn) -> bool {
-        let tolerated = self.config.reordering_packets as i32;
-        self.sacked.highest().is_some_and(|highest| highest.distance_from(hole) > tolerated)
-    }
-
-    fn find_hole(&mut self) -> Option<Psn> {
-        let from = self.retransmit_psn.next();
-        let hole = match self.config.recovery {
-            // Rule 4 (IRN §3.1): a packet is a hole only below a selectively acknowledged one.
-            LossRecovery::SelectiveRepeat => {
-                let mut hole = self.sacked.next_hole(from);
-                while let Some(psn) = hole.filter(|&psn| self.trimmed.was_resent(psn)) {
-                    hole = self.sacked.next_hole(psn.next());
-                }
-                hole.filter(|&hole| self.is_overtaken(hole))
-            }
-            LossRecovery::SelectiveWithoutSack | LossRecovery::Own(_) => None,
-            LossRecovery::GoBackN => {
-                let front = self.first_unacknowledged();
-                let from = if from.is_before(front) { front } else { from };
-                from.is_before(self.next_to_send).then_some(from)
-            }
-        };
-        self.repair = if hole.is_some() { Repair::Resend } else { Repair::Idle };
-        self.retransmit_psn = hole.unwrap_or(self.retransmit_psn);
-        hole
+    /// Whether a packet is in flight and not known to have arrived. Another crate's rule may name any.
+    fn is_missing(&self, psn: Psn) -> bool {
+        let is_in_flight = !psn.is_before(self.first_unacknowledged()) && psn.is_before(self.next_to_send);
+        is_in_flight && !self.sacked.contains(psn)
     }
 }
 
@@ -582,19 +340,5 @@ impl SenderWindow {
 impl fmt::Display for SenderWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.describe(f, Psn::new(0))
-    }
-}
-
-/// The selective half of a NACK, cut to what lies beyond the front.
-#[derive(Clone, Copy)]
-struct Sack {
-    high: Psn,
-    run: u32,
-}
-
-impl Sack {
-    fn covers(self, psn: Psn) -> bool {
-        let below = self.high.distance_from(psn);
-        below >= 0 && (below as u32) < self.run
     }
 }

@@ -1,35 +1,35 @@
 //! The sender's state, as a card would store it and as a person reads it.
 
+use super::super::rule::{Repair, Rule};
 use super::super::state::{RepairStep, SenderState};
-use super::{Repair, SenderWindow};
+use super::SenderWindow;
 use highwire_wire::Psn;
 use std::fmt;
 
 impl SenderWindow {
     /// Everything that a card would store, but the SACK window.
     pub(in crate::irn) fn copy_state(&self) -> SenderState {
-        // `went_back_to` serves go-back-N, which IRN is compared with, `trimmed` a network that trims, and `own` another
-        // crate's rule; the rest is no state of the protocol.
+        // The rest is no state of the protocol.
         let SenderWindow {
             sacked,
             next_to_send,
             config: _,
-            repair,
             in_recovery,
             is_timer_quick,
             recovery_psn,
-            retransmit_psn,
-            evident_psn,
-            is_presumed,
-            went_back_to: _,
-            trimmed: _,
-            own: _,
+            rule,
             counters: _,
         } = self;
+        // A card has IRN's rule. `trimmed` serves a network that trims, and what was copied from `config` never changes.
+        let (repair, retransmit) = rule.step().unwrap_or((Repair::Idle, *recovery_psn));
+        let (evident, is_presumed) = match rule {
+            Rule::Selective(rule) => rule.evidence(),
+            _ => (*recovery_psn, false),
+        };
         SenderState {
             first_unacknowledged: sacked.front(),
             next_to_send: *next_to_send,
-            retransmit: *retransmit_psn,
+            retransmit,
             recovery: *recovery_psn,
             repair: match repair {
                 Repair::Idle => RepairStep::Idle,
@@ -38,8 +38,8 @@ impl SenderWindow {
             },
             in_recovery: *in_recovery,
             is_timer_quick: *is_timer_quick,
-            evident: *evident_psn,
-            is_presumed: *is_presumed,
+            evident,
+            is_presumed,
         }
     }
 
@@ -54,13 +54,15 @@ impl SenderWindow {
         if self.in_recovery {
             write!(out, " | recovery to {}", n(self.recovery_psn))?;
         }
-        if let Some(psn) = self.trimmed.next() {
+        if let Rule::Selective(rule) = &self.rule
+            && let Some(psn) = rule.trimmed.next()
+        {
             write!(out, " | trimmed {}", n(psn))?;
         }
-        match self.repair {
-            Repair::Idle => Ok(()),
-            Repair::Resend => write!(out, " | resend {}", n(self.retransmit_psn)),
-            Repair::Search => write!(out, " | search after {}", n(self.retransmit_psn)),
+        match self.rule.step() {
+            None | Some((Repair::Idle, _)) => Ok(()),
+            Some((Repair::Resend, psn)) => write!(out, " | resend {}", n(psn)),
+            Some((Repair::Search, psn)) => write!(out, " | search after {}", n(psn)),
         }
     }
 }
