@@ -11,13 +11,17 @@ mod background;
 mod lane;
 mod leader;
 mod said;
+mod stance;
 mod vigil;
+mod waiter;
 
 pub use background::{Background, Ended, Next, Prepared};
 pub use lane::{Charge, Found, LaneWatch};
 pub use leader::{Leader, Sight};
 pub use said::{Misses, Said};
+pub use stance::{Happened, Manner, SleepsOn, Stance, Told, render_stances};
 pub use vigil::Vigil;
+pub use waiter::{Courtesy, Finish, Lesson, Waiter};
 
 use highwire_stdx::Duration;
 use std::fmt::Write as _;

@@ -69,7 +69,7 @@ impl Restraint {
 /// Polls of a trial. The peer must have time to notice, and to try as well.
 const TRIAL_POLLS: u32 = 8;
 /// The longest poll of a trial, and the longest sleep after which there is one, in budgets: two wake-ups.
-const TRIAL_BUDGETS: u64 = 4;
+pub(crate) const TRIAL_BUDGETS: u64 = 4;
 /// Polling that has lasted so many times as long as the pause before it was worth it: the next pause is shorter.
 const WORTH_PAUSES: u64 = 4;
 

@@ -94,6 +94,11 @@ impl Seat {
         self.is_taken()
     }
 
+    /// Strikes out a name: its thread will not take the seat, and a call to it would be lost.
+    pub fn withdraw(&self, place: usize) {
+        self.followers[place / 64].fetch_and(!(1 << (place % 64)), Ordering::AcqRel);
+    }
+
     /// Calls a follower to the seat, if one sleeps; true if it did.
     fn call(&self) -> bool {
         for (group, names) in self.followers.iter().enumerate() {

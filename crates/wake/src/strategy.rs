@@ -153,8 +153,13 @@ impl Station {
         Core::try_from(stored.checked_sub(1)?).ok()
     }
 
-    fn nanos(&self, time: Instant) -> u64 {
-        time.saturating_duration_since(self.epoch).as_nanos() as u64
+    /// A time of the system as state machines count it.
+    fn at(&self, time: Instant) -> highwire_stdx::Instant {
+        highwire_stdx::Instant::from_nanos(nanos(time.saturating_duration_since(self.epoch)))
+    }
+
+    fn now(&self) -> highwire_stdx::Instant {
+        self.at(world::now())
     }
 
     fn note_sleep_here(&self) {
@@ -163,6 +168,10 @@ impl Station {
             self.slept_on.store(here, Ordering::Relaxed);
         }
     }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Turn {

@@ -4,14 +4,14 @@
 mod world;
 
 use highwire_stdx::Duration;
-use highwire_wake::duty::{Duty, Event, Leader, Sight, render};
+use highwire_wake::duty::{Duty, Event, Happened, Leader, Sight, Stance, render, render_stances};
 use world::{Planted, World};
 
 const PAGE: &str = include_str!("../../../docs/wake-duties.md");
 
 #[test]
 fn the_page_shows_the_tables_that_the_code_has() {
-    let text = render();
+    let text = format!("{}\n{}", render(), render_stances());
     assert!(
         text.split("\n\n").all(|table| PAGE.contains(table.trim())),
         "docs/wake-duties.md lacks:\n{text}"
@@ -31,6 +31,35 @@ fn every_sleep_has_an_end_by_time_and_by_a_call() {
         }
         let from_polling = Event::ALL.iter().filter_map(|&event| Duty::Polling.next(event));
         assert!(from_polling.into_iter().any(|next| next == duty), "{duty:?} is reached");
+    }
+}
+
+#[test]
+fn every_stance_is_reached_and_ends_and_no_sleep_is_kept_from_those_who_work_for_it() {
+    let follows = |from: Stance| Happened::ALL.into_iter().filter_map(move |happened| from.next(happened));
+    // From each stance one gets to the end, and from the first to each.
+    let reach = |from: Stance| {
+        let mut reached = std::collections::BTreeSet::from([from]);
+        for _ in Stance::ALL {
+            let next: Vec<_> = reached.iter().flat_map(|&stance| follows(stance)).collect();
+            reached.extend(next);
+        }
+        reached
+    };
+    for stance in Stance::ALL {
+        assert!(reach(Stance::Arriving).contains(&stance), "{stance:?} is reached");
+        assert!(reach(stance).contains(&Stance::Done), "{stance:?} ends");
+        let manner = stance.manner();
+        let is_asleep = manner.sleeps_on.is_some();
+        for end in [Happened::Woken, Happened::Own, Happened::Late, Happened::Signal] {
+            assert!(!is_asleep || stance.next(end).is_some(), "{end:?} ends the sleep of {stance:?}");
+        }
+        // A thread that sleeps leads, or has told the one that works for it.
+        assert_eq!(is_asleep && !manner.leads, manner.tells.is_some(), "{stance:?}");
+        // Nobody begins to lead but by the seat.
+        for next in follows(stance).filter(|next| next.manner().leads && !manner.leads) {
+            assert_eq!((stance, next), (Stance::Arriving, Stance::Seated));
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 //! plant the mistakes that the protocol prevents, and expect loom to report them.
 
 use highwire_stdx::Instant;
-use highwire_wake::duty::Duty;
-use highwire_wake::{Leading, Notice, Rest, Scope, Seat, Slept, WakeWord};
+use highwire_wake::duty::{Duty, Happened, Stance, Waiter};
+use highwire_wake::{Choice, Leading, Notice, Rest, Scope, Seat, Slept, WakeWord};
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use std::sync::Arc;
@@ -82,6 +82,34 @@ fn two_events_reach_two_threads_on_one_word() {
     });
 }
 
+/// A thread waits for an event that does not come, until it has the seat.
+fn follow_until_it_leads(seat: &Seat, word: &WakeWord, place: usize) {
+    let mut waiter = Waiter::new(SOON, None);
+    let mut posts = 0;
+    loop {
+        let happened = match waiter.stance() {
+            Stance::Arriving => {
+                posts = word.posts();
+                match seat.try_take() {
+                    Some(_) => Happened::SeatTaken,
+                    None if seat.follow(place) => Happened::Led,
+                    None => Happened::SeatLeft,
+                }
+            }
+            Stance::Following => {
+                word.sleep(posts, None);
+                Happened::Woken
+            }
+            Stance::Seated => return,
+            other => unreachable!("{other:?}"),
+        };
+        waiter.on(happened, SOON);
+        if happened == Happened::SeatLeft {
+            thread::yield_now();
+        }
+    }
+}
+
 /// The leader leaves while another thread is about to follow: the seat does not stay empty with a thread asleep beside it.
 #[test]
 fn a_follower_takes_the_seat_that_is_left() {
@@ -92,18 +120,7 @@ fn a_follower_takes_the_seat_that_is_left() {
         let leading = seat.try_take().expect("it is free");
         let follower = {
             let (seat, word) = (Arc::clone(&seat), Arc::clone(&word));
-            thread::spawn(move || {
-                loop {
-                    let posts = word.posts();
-                    if seat.try_take().is_some() {
-                        return;
-                    }
-                    if seat.follow(place) {
-                        word.sleep(posts, None);
-                    }
-                    thread::yield_now();
-                }
-            })
+            thread::spawn(move || follow_until_it_leads(&seat, &word, place))
         };
         leading.pass_on();
         follower.join().expect("no panic");
@@ -118,13 +135,26 @@ fn rest_elsewhere(tell: impl Fn(&Rest, &WakeWord, &WakeWord)) {
         let (parts, events) = (Arc::clone(&parts), Arc::clone(&events));
         thread::spawn(move || {
             let (rest, word, bell) = &*parts;
-            loop {
-                let posts = word.posts();
-                if events.load(Ordering::Relaxed) > 0 {
-                    return;
-                }
-                let rings = bell.posts();
-                rest.sleep(word, posts, || bell.sleep(rings, None));
+            let mut waiter = Waiter::new(SOON, None);
+            waiter.lead(SOON);
+            waiter.choose(Choice::Sleep);
+            waiter.on(Happened::Vain, SOON);
+            while waiter.stance() != Stance::Done {
+                let happened = match waiter.stance() {
+                    Stance::Resting => {
+                        let posts = word.posts();
+                        if events.load(Ordering::Relaxed) > 0 {
+                            Happened::Own
+                        } else {
+                            let rings = bell.posts();
+                            rest.sleep(word, posts, || bell.sleep(rings, None));
+                            Happened::Woken
+                        }
+                    }
+                    Stance::Serving => Happened::Nothing,
+                    other => unreachable!("{other:?}"),
+                };
+                waiter.on(happened, SOON);
             }
         })
     };
@@ -394,12 +424,7 @@ fn leaving_without_a_look_leaves_a_follower_asleep() {
         let leading = seat.try_take().expect("it is free");
         let follower = {
             let (seat, word) = (Arc::clone(&seat), Arc::clone(&word));
-            thread::spawn(move || {
-                let posts = word.posts();
-                if seat.try_take().is_none() && seat.follow(place) {
-                    word.sleep(posts, None);
-                }
-            })
+            thread::spawn(move || follow_until_it_leads(&seat, &word, place))
         };
         drop(leading);
         follower.join().expect("no panic");

@@ -20,12 +20,14 @@
 //! prefers a thread that wakes from sleep to one that has used up its share by polling, and it wakes a thread on an idle core if there is
 //! one. The first time is short, because one sleep is enough to get away from a core that is shared while another is idle.
 
-use super::leader_follower::{End, Habit, Plan, lead_or_follow};
-use super::{Outcome, Station, Wait, WakeStrategy};
-use crate::payoff::{Choice, Payoff, Polled, Terms};
+use super::leader_follower::{Habit, lead_or_follow};
+use super::{Outcome, Station, Wait, WakeStrategy, nanos};
+use crate::duty::Lesson;
+use crate::payoff::{Choice, Payoff, Terms};
 use crate::sys;
+use highwire_stdx::Instant;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long it does not poll after another thread had the core: the first time, and at most.
 const CROWDED_FOR_NS: u64 = 1_000_000;
@@ -55,34 +57,27 @@ pub(super) struct Experience {
 
 /// The strategy at one station.
 struct Adapting<'a> {
-    budget: Duration,
+    terms: Terms,
     station: &'a Station,
 }
 
 impl WakeStrategy for Adaptive {
     fn wait(&self, station: &Station, wait: &Wait<'_>) -> Outcome {
-        lead_or_follow(station, wait, &Adapting { budget: self.budget, station })
+        lead_or_follow(station, wait, &Adapting { terms: terms(self.budget), station })
     }
 }
 
 impl Habit for Adapting<'_> {
-    fn plan(&self, now: Instant) -> Plan {
-        self.station.adaptive.plan(self.station.nanos(now), self.budget)
+    fn choose(&self, now: Instant) -> Choice {
+        self.station.adaptive.choose(&self.terms, now.as_nanos())
     }
 
     fn is_full(&self, now: Instant) -> bool {
-        self.station
-            .adaptive
-            .is_full(self.station.nanos(now), || is_full(self.station.presence.take_absent()))
+        self.station.adaptive.is_full(now.as_nanos(), || is_full(self.station.presence.take_absent()))
     }
 
-    fn learn(&self, plan: Plan, end: End, took: Duration, now: Instant) {
-        let (experience, now) = (&self.station.adaptive, self.station.nanos(now));
-        experience.payoff.on_poll(&terms(self.budget), choice(plan), polled(end), nanos(took), now);
-    }
-
-    fn learn_from_rest(&self, took: Duration) {
-        self.station.adaptive.payoff.on_sleep(&terms(self.budget), nanos(took));
+    fn learn(&self, lesson: Lesson, now: Instant) {
+        self.station.adaptive.learn(&self.terms, lesson, now.as_nanos());
     }
 }
 
@@ -93,39 +88,23 @@ fn is_full(absent: usize) -> bool {
     sys::runnable_threads().is_some_and(|threads| threads > sys::machine_cores() + absent)
 }
 
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// The terms on which a leader polls.
 fn terms(budget: Duration) -> Terms {
     let (pause_ns, pause_max_ns) = (CROWDED_FOR_NS, CROWDED_FOR_MAX_NS);
     Terms { budget_ns: nanos(budget), quick_sleeps_count: true, pause_ns, pause_max_ns }
 }
 
-fn choice(plan: Plan) -> Choice {
-    match plan {
-        Plan::Poll(longest) => Choice::Poll(nanos(longest)),
-        Plan::Trial(longest) => Choice::Trial(nanos(longest)),
-        Plan::Rest => Choice::Sleep,
-    }
-}
-
-fn polled(end: End) -> Polled {
-    match end {
-        End::Own | End::Found => Polled::Work,
-        End::Spent => Polled::Vain,
-        End::Crowded => Polled::Crowded,
-        End::Full | End::Late => Polled::Cut,
-    }
-}
-
 impl Experience {
-    fn plan(&self, now: u64, budget: Duration) -> Plan {
-        match self.payoff.choose(&terms(budget), now, !self.is_known_full(now)) {
-            Choice::Poll(longest) => Plan::Poll(Duration::from_nanos(longest)),
-            Choice::Trial(longest) => Plan::Trial(Duration::from_nanos(longest)),
-            Choice::Sleep => Plan::Rest,
+    fn choose(&self, terms: &Terms, now: u64) -> Choice {
+        self.payoff.choose(terms, now, !self.is_known_full(now))
+    }
+
+    fn learn(&self, terms: &Terms, lesson: Lesson, now: u64) {
+        match lesson {
+            Lesson::Polled(choice, polled, took) => {
+                self.payoff.on_poll(terms, choice, polled, took.as_nanos(), now);
+            }
+            Lesson::Slept(took) => self.payoff.on_sleep(terms, took.as_nanos()),
         }
     }
 
@@ -152,6 +131,7 @@ impl Experience {
 #[cfg(all(test, not(feature = "model")))]
 mod tests {
     use super::*;
+    use crate::payoff::Polled;
 
     #[test]
     fn where_the_core_is_shared_it_stays_off_polling_for_longer_and_longer() {
@@ -194,33 +174,37 @@ mod tests {
         }
         assert!(experience.is_full(now, || true));
         assert!(experience.is_full(now + LOOK_INTERVAL_NS - 1, || unreachable!("it has just looked")));
-        assert_eq!(experience.plan(now + LOOK_INTERVAL_NS - 1, BUDGET), Plan::Rest);
+        assert_eq!(experience.choose(&terms(BUDGET), now + LOOK_INTERVAL_NS - 1), Choice::Sleep);
         now += LOOK_INTERVAL_NS;
-        assert_eq!(experience.plan(now, BUDGET), Plan::Poll(BUDGET), "it is time to look again");
+        assert_eq!(
+            experience.choose(&terms(BUDGET), now),
+            Choice::Poll(nanos(BUDGET)),
+            "it is time to look again"
+        );
         assert!(experience.is_full(now, || true));
-        assert_eq!(experience.plan(now, BUDGET), Plan::Rest);
+        assert_eq!(experience.choose(&terms(BUDGET), now), Choice::Sleep);
         now += LOOK_INTERVAL_NS;
         assert!(!experience.is_full(now, || false));
         assert!(!experience.is_full(now + LOOK_INTERVAL_NS - 1, || unreachable!("it has just looked")));
         assert!(!experience.is_full(now + LOOK_INTERVAL_NS, || true), "it begins anew");
-        assert_eq!(experience.plan(now + LOOK_INTERVAL_NS, BUDGET), Plan::Poll(BUDGET));
+        assert_eq!(experience.choose(&terms(BUDGET), now + LOOK_INTERVAL_NS), Choice::Poll(nanos(BUDGET)));
     }
 
     const BUDGET: Duration = Duration::from_micros(50);
 
     /// Plays a wait that would last `polled` if the thread polled, and `rested` if it slept; returns its
-    /// plan, and how long it took.
-    fn wait(experience: &Experience, polled: Duration, rested: Duration) -> (Plan, Duration) {
-        let plan = experience.plan(0, BUDGET);
-        let end = |longest: Duration| if polled < longest { End::Own } else { End::Spent };
-        match plan {
-            Plan::Poll(longest) | Plan::Trial(longest) => {
-                let (choice, end) = (choice(plan), super::polled(end(longest)));
-                experience.payoff.on_poll(&terms(BUDGET), choice, end, nanos(polled), 0);
+    /// choice.
+    fn wait(experience: &Experience, polled: Duration, rested: Duration) -> Choice {
+        let choice = experience.choose(&terms(BUDGET), 0);
+        let lesson = match choice {
+            Choice::Poll(longest) | Choice::Trial(longest) => {
+                let end = if nanos(polled) < longest { Polled::Work } else { Polled::Vain };
+                Lesson::Polled(choice, end, polled.into())
             }
-            Plan::Rest => experience.payoff.on_sleep(&terms(BUDGET), nanos(rested)),
-        }
-        (plan, if plan == Plan::Rest { rested } else { polled })
+            Choice::Sleep => Lesson::Slept(rested.into()),
+        };
+        experience.learn(&terms(BUDGET), lesson, 0);
+        choice
     }
 
     /// An experience of long failure with polls and trials.
@@ -244,8 +228,7 @@ mod tests {
                 let (me, peer) = (event % 2, 1 - event % 2);
                 // The peer answers once it is awake, and this thread sees the answer once it is awake.
                 let answer = if rested[peer] { wake } else { Duration::from_micros(1) };
-                let (plan, _) = wait(&threads[me], answer, answer + wake);
-                rested[me] = plan == Plan::Rest;
+                rested[me] = wait(&threads[me], answer, answer + wake) == Choice::Sleep;
                 fast = if rested == [false, false] { fast + 1 } else { 0 };
             }
             assert!(fast > 300, "with wake-ups of {wake_us} us both poll since {fast} events only");
@@ -258,7 +241,7 @@ mod tests {
             let experience = disappointed();
             let (pace, wake) = (Duration::from_micros(pace_us), Duration::from_micros(20));
             let polls = |experience: &Experience, events: u32| {
-                (0..events).filter(|_| wait(experience, pace, pace + wake).0 != Plan::Rest).count()
+                (0..events).filter(|_| wait(experience, pace, pace + wake) != Choice::Sleep).count()
             };
             polls(&experience, 2_000);
             let later = polls(&experience, 4_000);
@@ -271,14 +254,14 @@ mod tests {
         let experience = Experience::default();
         let polls = |events: u32| {
             let (never, soon) = (Duration::from_secs(1), Duration::from_micros(3));
-            (0..events).filter(|_| wait(&experience, never, soon).0 != Plan::Rest).count()
+            (0..events).filter(|_| wait(&experience, never, soon) != Choice::Sleep).count()
         };
         polls(2_000);
         let later = polls(4_000);
         assert!(later <= 40, "{later} polls in vain for 4000 events");
         // Its core is its own now, and events come as soon as before: it polls again, and goes on.
         let soon = Duration::from_micros(3);
-        let polls = (0..2_000).filter(|_| wait(&experience, soon, soon).0 != Plan::Rest).count();
+        let polls = (0..2_000).filter(|_| wait(&experience, soon, soon) != Choice::Sleep).count();
         assert!(polls >= 1_500, "{polls} polls for 2000 events");
     }
 
@@ -286,10 +269,10 @@ mod tests {
     fn a_trial_ends_where_another_thread_wants_the_core() {
         let experience = disappointed();
         experience.payoff.on_sleep(&terms(BUDGET), nanos(2 * BUDGET));
-        assert_eq!(experience.plan(0, BUDGET), Plan::Trial(4 * BUDGET));
+        assert_eq!(experience.choose(&terms(BUDGET), 0), Choice::Trial(4 * nanos(BUDGET)));
         experience.payoff.on_poll(&terms(BUDGET), Choice::Trial(0), Polled::Crowded, 0, 7);
-        assert_eq!(experience.plan(8, BUDGET), Plan::Rest);
+        assert_eq!(experience.choose(&terms(BUDGET), 8), Choice::Sleep);
         experience.payoff.on_sleep(&terms(BUDGET), nanos(2 * BUDGET));
-        assert_eq!(experience.plan(9, BUDGET), Plan::Rest, "it has just seen that");
+        assert_eq!(experience.choose(&terms(BUDGET), 9), Choice::Sleep, "it has just seen that");
     }
 }

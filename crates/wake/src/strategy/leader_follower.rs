@@ -4,19 +4,18 @@
 //! event, it goes. It calls another thread to the seat only if it is not about to come back, because calling
 //! costs more than a round trip.
 
-use super::{Outcome, Station, TURNS_PER_CLOCK, Turn, Wait, WakeStrategy};
-use crate::account::Kind;
+use super::{Outcome, Station, Wait, WakeStrategy, nanos};
+use crate::duty::{Courtesy, Happened, Lesson, Stance, Told, Waiter};
+use crate::payoff::{Choice, Polled};
 use crate::seat::Leading;
+use crate::strategy::Turn;
 use crate::sys;
 use crate::word::Slept;
-use crate::world;
+use highwire_stdx::Instant;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// A thread that has its core cannot spend this long on the turns between two looks at the clock. Making way for a thread that it has woken
-/// counts: where that takes so long, others want the core as well, and the next thread that waits had better lead.
-const GAP_MAX: Duration = Duration::from_micros(200);
 /// A leader that waits again within this time counts as not having been away.
 const AWAY_MAX_NS: u64 = 50_000;
 /// After this many quick returns in a row, a leader may leave the seat empty.
@@ -40,39 +39,11 @@ pub(super) struct Returns {
     quick: AtomicU64,
 }
 
-/// What a leader does next.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Plan {
-    /// It polls until it has done so in vain for its budget.
-    Poll(Duration),
-    /// It polls, for this long at most, for one event, and plans anew.
-    Trial(Duration),
-    /// It sleeps at once.
-    Rest,
-}
-
-/// How a leader's polling ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum End {
-    /// It found its own event.
-    Own,
-    /// It found one for another thread, in a trial.
-    Found,
-    /// It polled in vain.
-    Spent,
-    /// Another thread had its core for a while: there are more threads than cores.
-    Crowded,
-    /// More threads want to run than there are cores.
-    Full,
-    /// The deadline passed.
-    Late,
-}
-
 /// How a leader chooses, and what it learns. A leader serves all that wait, so what counts is how soon events come for any of them, and
 /// not how long its own wait lasts: with hundreds of threads a wait is as long as hundreds of events.
 pub(super) trait Habit {
     /// What to do now.
-    fn plan(&self, now: Instant) -> Plan;
+    fn choose(&self, now: Instant) -> Choice;
 
     /// The leader has no work, and no thread that it has woken wants its core: a moment to look around. True if it should not poll.
     fn is_full(&self, now: Instant) -> bool {
@@ -80,56 +51,44 @@ pub(super) trait Habit {
         false
     }
 
-    /// From when on the leader's time on its core counts, if it began to wait at `begin` and has the seat since `now`.
-    fn leads_since(&self, begin: Instant, now: Instant) -> Instant {
-        let _ = begin;
-        now
+    /// Whether the leader's time on its core counts from when it began to wait, and not from when it got the seat.
+    fn counts_from_arrival(&self) -> bool {
+        false
     }
 
-    /// What came of a plan to poll, after so long.
-    fn learn(&self, plan: Plan, end: End, took: Duration, now: Instant);
-
-    /// A rest ended because there was an event, after so long.
-    fn learn_from_rest(&self, took: Duration);
+    /// What came of a poll or a sleep.
+    fn learn(&self, lesson: Lesson, now: Instant);
 }
 
 /// Polls for the budget, rests, and polls again once an event came within the budget.
 struct Steady {
-    budget: Duration,
+    budget_ns: u64,
     polls: Cell<bool>,
 }
 
 impl Habit for Steady {
-    fn plan(&self, _now: Instant) -> Plan {
-        if self.polls.get() { Plan::Poll(self.budget) } else { Plan::Rest }
+    fn choose(&self, _now: Instant) -> Choice {
+        if self.polls.get() { Choice::Poll(self.budget_ns) } else { Choice::Sleep }
     }
 
     /// A thread that is called to the seat after a long wait makes a few turns and leaves it: the next one that waits is awake, and may be the
     /// only one that has events.
-    fn leads_since(&self, begin: Instant, _now: Instant) -> Instant {
-        begin
+    fn counts_from_arrival(&self) -> bool {
+        true
     }
 
-    fn learn(&self, _plan: Plan, end: End, _took: Duration, _now: Instant) {
-        self.polls.set(!matches!(end, End::Spent | End::Crowded));
-    }
-
-    fn learn_from_rest(&self, took: Duration) {
-        self.polls.set(took < self.budget);
+    fn learn(&self, lesson: Lesson, _now: Instant) {
+        self.polls.set(match lesson {
+            Lesson::Polled(_, polled, _) => !matches!(polled, Polled::Vain | Polled::Crowded),
+            Lesson::Slept(took) => took.as_nanos() < self.budget_ns,
+        });
     }
 }
 
 impl WakeStrategy for LeaderFollower {
     fn wait(&self, station: &Station, wait: &Wait<'_>) -> Outcome {
-        lead_or_follow(station, wait, &Steady { budget: self.budget, polls: Cell::new(true) })
+        lead_or_follow(station, wait, &Steady { budget_ns: nanos(self.budget), polls: Cell::new(true) })
     }
-}
-
-/// A leader's turns so far, and the time that it has polled.
-#[derive(Default)]
-struct Polled {
-    turns: u64,
-    time: Duration,
 }
 
 /// Waits as leader or follower.
@@ -139,219 +98,243 @@ pub(super) fn lead_or_follow(station: &Station, wait: &Wait<'_>, habit: &dyn Hab
     }
     let name = std::ptr::from_ref(wait.word).addr() as u64;
     let _present = station.presence.enter();
-    let begin = world::now();
-    let mut polled = Polled::default();
-    station.returns.on_wait(name, station.nanos(begin));
+    let begin = station.now();
+    station.returns.on_wait(name, begin.as_nanos());
+    let waiter = Waiter::new(begin, wait.deadline.map(|deadline| station.at(deadline)));
+    let mut thread = Thread { station, wait, habit, waiter, leading: None, posts: 0, now: begin };
     loop {
-        let posts = wait.word.posts();
-        if let Some(leading) = station.seat.try_take() {
-            let Some((outcome, now)) = lead(&leading, station, wait, habit, &mut polled, begin) else {
-                drop(leading);
-                let outcome = wait.sleep_until_over(polled.turns, polled.time);
-                if outcome == Outcome::Over {
-                    habit.learn_from_rest(world::now() - begin);
+        match thread.waiter.stance() {
+            Stance::Arriving => thread.arrive(),
+            Stance::Seated | Stance::Choosing => thread.waiter.choose(habit.choose(thread.now)),
+            Stance::Polling | Stance::Trying | Stance::Glancing => thread.poll(),
+            Stance::Resting => thread.rest(),
+            Stance::Serving => thread.serve(),
+            Stance::Following => thread.sleep_on_word(),
+            Stance::Sleeping => thread.sleep(),
+            Stance::Done => return thread.leave(name),
+        }
+    }
+}
+
+/// A thread that waits: it does what its [`Waiter`] says, and reports.
+struct Thread<'a> {
+    station: &'a Station,
+    wait: &'a Wait<'a>,
+    habit: &'a dyn Habit,
+    waiter: Waiter,
+    /// The seat, while it leads.
+    leading: Option<Leading<'a>>,
+    /// The posts of its word, read before it last looked for its event.
+    posts: u32,
+    /// The last time that it knows.
+    now: Instant,
+}
+
+impl Thread<'_> {
+    fn on(&mut self, happened: Happened, now: Instant) {
+        self.now = now;
+        if let Some(lesson) = self.waiter.on(happened, now) {
+            self.habit.learn(lesson, now);
+        }
+        let stance = self.waiter.stance();
+        if stance == Stance::Sleeping && self.leading.is_some() {
+            self.wait.place.inspect(|&place| self.station.seat.withdraw(place));
+            self.leading = None;
+        }
+    }
+
+    /// Tells the thread that works while this one sleeps.
+    fn tell(&self) {
+        match self.waiter.stance().manner().tells {
+            Some(Told::Leader) => self.wait.work.leave_to_leader(),
+            Some(Told::Background) => self.wait.work.hand_over(),
+            None => {}
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        (self.wait.is_over)()
+    }
+
+    fn beat(&self) {
+        if let Some(leading) = &self.leading {
+            leading.beat();
+        }
+    }
+
+    /// The order matters: it reads the posts, tries the seat, looks for its event, enters its name, and looks at the seat again.
+    fn arrive(&mut self) {
+        self.posts = self.wait.word.posts();
+        if let Some(leading) = self.station.seat.try_take() {
+            self.leading = Some(leading);
+            let now = self.station.now();
+            self.now = if self.habit.counts_from_arrival() { self.waiter.begin() } else { now };
+            self.waiter.lead(self.now);
+        } else if self.is_over() {
+            self.on(Happened::Own, self.now);
+        } else if self.wait.place.is_some_and(|place| !self.station.seat.follow(place)) {
+            self.on(Happened::SeatLeft, self.now);
+        } else {
+            self.on(Happened::Led, self.now);
+        }
+    }
+
+    /// Looks again before each sleep: no leader does it for this thread.
+    fn sleep(&mut self) {
+        self.posts = self.wait.word.posts();
+        if self.is_over() {
+            return self.on(Happened::Own, self.station.now());
+        }
+        self.sleep_on_word();
+    }
+
+    fn sleep_on_word(&mut self) {
+        self.tell();
+        self.wait.account.note_sleep();
+        let happened = if self.wait.work.sleeps_elsewhere() {
+            Happened::Elsewhere
+        } else {
+            self.after(self.wait.word.sleep(self.posts, self.wait.deadline))
+        };
+        let is_end = self.waiter.stance() == Stance::Sleeping && happened == Happened::Own;
+        let now = if is_end { self.station.now() } else { self.now };
+        self.on(happened, now);
+    }
+
+    /// What a sleep's end means.
+    fn after(&self, slept: Slept) -> Happened {
+        match slept {
+            Slept::Posted => Happened::Woken,
+            _ if self.is_over() => Happened::Own,
+            Slept::TimedOut => Happened::Late,
+            Slept::Interrupted => Happened::Signal,
+        }
+    }
+
+    /// Sleeps on the work, unless its event is there. The order matters: it reads the posts, looks for its event, and sleeps unless there
+    /// was a post since.
+    fn rest(&mut self) {
+        let Wait { word, account, work, deadline, .. } = *self.wait;
+        let posts = word.posts();
+        if self.is_over() {
+            return self.on(Happened::Own, self.station.now());
+        }
+        self.station.note_sleep_here();
+        account.note_sleep();
+        let Some(slept) = work.rest(word, posts, deadline) else {
+            return self.on(Happened::CannotRest, self.now);
+        };
+        let is_heartbeat = slept == Slept::TimedOut && !self.waiter.is_late(self.station.now());
+        match self.after(slept) {
+            Happened::Late if is_heartbeat => self.on(Happened::Woken, self.now),
+            Happened::Woken => self.on(Happened::Woken, self.now),
+            happened => {
+                if happened == Happened::Own && is_heartbeat {
+                    account.note_rescue();
                 }
-                return outcome;
-            };
-            let is_over = outcome == Outcome::Over;
-            wait.account.note(if is_over { Kind::Own } else { Kind::InVain }, polled.turns, polled.time);
-            if !is_over || station.returns.on_leave(name, station.nanos(now)) {
+                self.on(happened, self.station.now());
+            }
+        }
+    }
+
+    fn serve(&mut self) {
+        self.beat();
+        // Counted; the clock can wait.
+        self.waiter.on_turn(Turn::Idle);
+        match self.wait.work.turn() {
+            // A thread that this turn has woken runs as soon as this one sleeps.
+            Turn::Woke => {
+                let happened = if self.is_over() { Happened::Own } else { Happened::Other };
+                self.on(happened, self.station.now());
+            }
+            // The work that woke this thread is still there, and the thread that runs it may need this core.
+            Turn::Taken => {
+                sys::yield_core();
+                self.on(Happened::Nothing, self.now);
+            }
+            Turn::Idle | Turn::Worked => self.on(Happened::Nothing, self.now),
+        }
+    }
+
+    /// Polls until the event is there or there is a reason to stop.
+    fn poll(&mut self) {
+        let (happened, now) = self.poll_on();
+        self.on(happened, now);
+    }
+
+    fn poll_on(&mut self) -> (Happened, Instant) {
+        let Wait { word, work, is_over, .. } = *self.wait;
+        if self.waiter.polls_on() {
+            self.waiter.share(work.shares_core());
+        }
+        // Read before the look, which then sees the event of a post that came before this thread had the seat.
+        let mut posts = word.posts();
+        if is_over() {
+            return (Happened::Own, self.waiter.looked());
+        }
+        loop {
+            let turn = work.turn();
+            let is_look_due = self.waiter.on_turn(turn);
+            let now_posts = word.posts();
+            if now_posts != posts {
+                posts = now_posts;
+                if is_over() {
+                    let now = self.station.now();
+                    if self.waiter.minds_crowds(turn, true) {
+                        // Where every poll is short, there is no idle moment. The next choice goes by what this look finds.
+                        self.habit.is_full(now);
+                    }
+                    return (Happened::Own, now);
+                }
+            }
+            if is_look_due {
+                self.beat();
+                let now = self.station.now();
+                if let Err(end) = self.look(turn, now) {
+                    return end;
+                }
+            }
+        }
+    }
+
+    /// A look at the clock: it lets others run that want to, and finds out whether to go on.
+    fn look(&mut self, turn: Turn, mut now: Instant) -> Result<(), (Happened, Instant)> {
+        match self.waiter.look(turn, now).map_err(|end| (end, now))? {
+            Courtesy::None => {}
+            Courtesy::Yield => {
+                sys::yield_core();
+                now = self.station.now();
+            }
+            Courtesy::LookAround => {
+                let is_shared = self.wait.work.shares_core();
+                self.waiter.share(is_shared);
+                if is_shared {
+                    self.wait.work.make_way();
+                    // If another kind of thread had the core for long, the next look at the clock finds out.
+                    now = self.station.now();
+                }
+            }
+        }
+        self.waiter.go_on(turn, now).map_err(|end| (end, now))?;
+        if self.waiter.minds_crowds(turn, false) && self.habit.is_full(now) {
+            return Err((Happened::Full, now));
+        }
+        Ok(())
+    }
+
+    /// The wait is over. A leader calls a follower, unless it is about to be back.
+    fn leave(self, name: u64) -> Outcome {
+        let (finish, (turns, polled)) = (self.waiter.finish(), self.waiter.polled());
+        if let Some(kind) = finish.kind {
+            self.wait.account.note(kind, turns, polled.into());
+        }
+        if let Some(leading) = self.leading {
+            let is_own = finish.outcome == Outcome::Over;
+            if !is_own || self.station.returns.on_leave(name, self.now.as_nanos()) {
                 leading.pass_on();
             }
-            return outcome;
         }
-        if (wait.is_over)() {
-            wait.account.note(Kind::Woken, polled.turns, Duration::ZERO);
-            return Outcome::Over;
-        }
-        if wait.place.is_some_and(|place| !station.seat.follow(place)) {
-            continue;
-        }
-        wait.work.leave_to_leader();
-        wait.account.note_sleep();
-        if wait.work.sleeps_elsewhere() {
-            return Outcome::Elsewhere;
-        }
-        if let Some(outcome) = wait.end_of(wait.word.sleep(posts, wait.deadline)) {
-            let is_over = outcome == Outcome::Over;
-            wait.account.note(if is_over { Kind::Woken } else { Kind::InVain }, polled.turns, Duration::ZERO);
-            return outcome;
-        }
-    }
-}
-
-/// Polls and rests in turns until the event is there; also returns when that was. `None`: a thread cannot sleep on this work.
-fn lead(
-    leading: &Leading<'_>,
-    station: &Station,
-    wait: &Wait<'_>,
-    habit: &dyn Habit,
-    polled: &mut Polled,
-    since: Instant,
-) -> Option<(Outcome, Instant)> {
-    let mut now = habit.leads_since(since, world::now());
-    let mut is_first = true;
-    loop {
-        let begin = now;
-        let plan = habit.plan(now);
-        if plan != Plan::Rest || is_first {
-            let end;
-            (end, now) = poll(leading, wait, plan, habit, polled, begin);
-            polled.time += now - begin;
-            if plan != Plan::Rest {
-                habit.learn(plan, end, now - begin, now);
-            }
-            match end {
-                End::Own if plan == Plan::Rest => {
-                    habit.learn_from_rest(now - begin);
-                    return Some((Outcome::Over, now));
-                }
-                End::Own => return Some((Outcome::Over, now)),
-                End::Late => return Some((Outcome::TimedOut, now)),
-                End::Found => continue,
-                End::Spent | End::Crowded | End::Full => {}
-            }
-        }
-        is_first = false;
-        station.note_sleep_here();
-        let rested = rest(leading, wait, &mut polled.turns)?;
-        let woke = world::now();
-        if matches!(rested, Rested::Own | Rested::Found) {
-            habit.learn_from_rest(woke - now);
-        }
-        now = woke;
-        match rested {
-            Rested::Own => return Some((Outcome::Over, now)),
-            Rested::Found => {}
-            Rested::InVain => return Some((Outcome::TimedOut, now)),
-            Rested::Interrupted => return Some((Outcome::Interrupted, now)),
-        }
-    }
-}
-
-/// How a rest ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Rested {
-    /// The leader's own event is there.
-    Own,
-    /// An event for another thread is.
-    Found,
-    /// The deadline passed.
-    InVain,
-    Interrupted,
-}
-
-/// Sleeps until there is work, does it, and sleeps again, until there is an event for a thread; `None`: a thread cannot
-/// sleep on this work.
-fn rest(leading: &Leading<'_>, wait: &Wait<'_>, turns: &mut u64) -> Option<Rested> {
-    loop {
-        let posts = wait.word.posts();
-        if (wait.is_over)() {
-            return Some(Rested::Own);
-        }
-        wait.account.note_sleep();
-        let slept = wait.work.rest(wait.word, posts, wait.deadline)?;
-        let is_heartbeat = slept == Slept::TimedOut && !wait.is_late(world::now());
-        match wait.end_of(slept) {
-            Some(Outcome::Over) => {
-                if is_heartbeat {
-                    wait.account.note_rescue();
-                }
-                return Some(Rested::Own);
-            }
-            Some(Outcome::TimedOut) if !is_heartbeat => return Some(Rested::InVain),
-            Some(Outcome::Interrupted) => return Some(Rested::Interrupted),
-            _ => {}
-        }
-        leading.beat();
-        *turns += 1;
-        match wait.work.turn() {
-            // A thread that this turn has woken runs as soon as this one sleeps.
-            Turn::Woke => return Some(if (wait.is_over)() { Rested::Own } else { Rested::Found }),
-            // The work that woke this thread is still there, and the thread that runs it may need this core.
-            Turn::Taken => sys::yield_core(),
-            Turn::Idle | Turn::Worked => {}
-        }
-    }
-}
-
-/// Polls until the event is there or there is a reason to stop; returns also when that was. With a plan to rest it makes one turn.
-fn poll(
-    leading: &Leading<'_>,
-    wait: &Wait<'_>,
-    plan: Plan,
-    habit: &dyn Habit,
-    polled: &mut Polled,
-    begin: Instant,
-) -> (End, Instant) {
-    let (budget, is_trial) = match plan {
-        Plan::Poll(budget) => (budget, false),
-        Plan::Trial(budget) => (budget, true),
-        Plan::Rest => (Duration::ZERO, false),
-    };
-    let (mut looked, mut worked) = (begin, begin);
-    // Threads of other processes that poll on this core make way after each turn in vain, and so does this one. They are no crowd.
-    let shares_core = || !budget.is_zero() && wait.work.shares_core();
-    let mut is_shared = shares_core();
-    // Read before the look, which then sees the event of a post that came before this thread had the seat.
-    let mut posts = wait.word.posts();
-    if (wait.is_over)() {
-        return (End::Own, looked);
-    }
-    loop {
-        let turn = wait.work.turn();
-        polled.turns += 1;
-        let now_posts = wait.word.posts();
-        if now_posts != posts {
-            posts = now_posts;
-            if (wait.is_over)() {
-                let now = world::now();
-                if turn != Turn::Woke && !budget.is_zero() && !is_shared {
-                    // Where every poll is short, there is no idle moment. The next plan goes by what this look finds.
-                    habit.is_full(now);
-                }
-                return (End::Own, now);
-            }
-        }
-        let is_look_due = is_shared || polled.turns.is_multiple_of(TURNS_PER_CLOCK);
-        if !turn.is_work() && !budget.is_zero() && !is_look_due {
-            continue;
-        }
-        leading.beat();
-        let mut now = world::now();
-        if !turn.is_work() && now - looked > GAP_MAX {
-            return (End::Crowded, now);
-        }
-        looked = now;
-        if turn == Turn::Woke {
-            if is_trial {
-                return (End::Found, now);
-            }
-            if !budget.is_zero() {
-                // The thread that was woken must have the core now. If it has another, this is a short call.
-                sys::yield_core();
-                now = world::now();
-            }
-        }
-        if turn.is_work() {
-            worked = now;
-        } else {
-            is_shared = shares_core();
-            if is_shared {
-                wait.work.make_way();
-                // If another kind of thread had the core for long, the next look at the clock finds out.
-                now = world::now();
-            }
-        }
-        if wait.is_late(now) {
-            return (End::Late, now);
-        }
-        if now - worked >= budget {
-            return (End::Spent, now);
-        }
-        if turn != Turn::Worked && !is_shared && habit.is_full(now) {
-            return (End::Full, now);
-        }
+        finish.outcome
     }
 }
 
@@ -381,6 +364,7 @@ mod tests {
     use crate::account::Account;
     use crate::strategy::Work;
     use crate::word::WakeWord;
+    use std::time::Instant as SystemInstant;
 
     #[test]
     fn a_leader_that_is_soon_back_calls_nobody() {
@@ -423,7 +407,7 @@ mod tests {
         fn make_way(&self) {
             self.ways.set(self.ways.get() + 1);
         }
-        fn rest(&self, _word: &WakeWord, _seen: u32, _deadline: Option<Instant>) -> Option<Slept> {
+        fn rest(&self, _word: &WakeWord, _seen: u32, _deadline: Option<SystemInstant>) -> Option<Slept> {
             self.rests.set(self.rests.get() + 1);
             Some(Slept::Posted)
         }
@@ -453,27 +437,31 @@ mod tests {
         lead(habit, events, Turn::Woke, false).1
     }
 
+    /// However slow this machine is, it does not poll for so long.
+    const HOUR_NS: u64 = 3_600_000_000_000;
+
     /// Polls, and always learns that more threads want to run than there are cores.
     struct Crowded(Cell<u64>);
 
     impl Habit for Crowded {
-        fn plan(&self, _now: Instant) -> Plan {
-            Plan::Poll(Duration::from_secs(3600))
+        fn choose(&self, _now: Instant) -> Choice {
+            Choice::Poll(HOUR_NS)
         }
         fn is_full(&self, _now: Instant) -> bool {
             self.0.set(self.0.get() + 1);
             true
         }
-        fn learn(&self, _plan: Plan, end: End, _took: Duration, _now: Instant) {
-            assert!(matches!(end, End::Full | End::Own), "{end:?}");
+        fn learn(&self, lesson: Lesson, _now: Instant) {
+            if let Lesson::Polled(_, polled, _) = lesson {
+                assert!(matches!(polled, Polled::Cut | Polled::Work), "{polled:?}");
+            }
         }
-        fn learn_from_rest(&self, _took: Duration) {}
     }
 
     #[test]
     fn a_leader_that_always_finds_events_for_others_looks_around_as_well() {
         let crowded = Crowded(Cell::new(0));
-        // Each plan is one turn, and then a rest with another.
+        // Each poll is one turn, and then a rest with another.
         assert_eq!(lead_through(&crowded, 1000), 500);
         assert_eq!(crowded.0.get(), 500);
     }
@@ -481,9 +469,9 @@ mod tests {
     #[test]
     fn a_leader_polls_again_in_the_same_wait_once_events_for_others_come_soon() {
         // However slow this machine is, events come sooner than that.
-        let patient = Steady { budget: Duration::from_secs(3600), polls: Cell::new(false) };
+        let patient = Steady { budget_ns: HOUR_NS, polls: Cell::new(false) };
         assert_eq!(lead_through(&patient, 1000), 1, "one rest, and then it polls");
-        let hasty = Steady { budget: Duration::ZERO, polls: Cell::new(false) };
+        let hasty = Steady { budget_ns: 0, polls: Cell::new(false) };
         assert_eq!(lead_through(&hasty, 1000), 999, "no event comes as soon as that");
     }
 
@@ -496,15 +484,14 @@ mod tests {
     struct Stubborn(Cell<u64>);
 
     impl Habit for Stubborn {
-        fn plan(&self, _now: Instant) -> Plan {
-            Plan::Poll(Duration::from_secs(3600))
+        fn choose(&self, _now: Instant) -> Choice {
+            Choice::Poll(HOUR_NS)
         }
         fn is_full(&self, _now: Instant) -> bool {
             self.0.set(self.0.get() + 1);
             false
         }
-        fn learn(&self, _plan: Plan, _end: End, _took: Duration, _now: Instant) {}
-        fn learn_from_rest(&self, _took: Duration) {}
+        fn learn(&self, _lesson: Lesson, _now: Instant) {}
     }
 
     #[test]
@@ -521,7 +508,7 @@ mod tests {
 
     #[test]
     fn a_leader_that_is_to_rest_neither_looks_for_others_on_its_core_nor_makes_way() {
-        let resting = Steady { budget: Duration::ZERO, polls: Cell::new(false) };
+        let resting = Steady { budget_ns: 0, polls: Cell::new(false) };
         assert_eq!(lead_on_core(&resting, true).0, 0);
     }
 }
