@@ -3,16 +3,14 @@
 //! It asks [`Background`] what to do, makes turns, sleeps, and reports; `docs/wake-duties.md` has its states. A leader (see the wake crate)
 //! is a waiting thread that polls and takes packets for all waiting threads.
 
-mod following;
 mod sleep;
-
-use following::{Account, Following};
 
 use crate::company::Look;
 use crate::config::Engine;
 use crate::device::Shared;
 use crate::engine::{By, Pumped};
 use crate::error::OpenError;
+use crate::following::{Account, Following, allowed_cores};
 use crate::in_place::OwnThread;
 use crate::sys;
 use highwire_link::shm::Life;
@@ -47,11 +45,6 @@ struct Thread<'a> {
     look: Look,
     /// The cores that this process may use.
     cores: Vec<Core>,
-}
-
-fn allowed_cores() -> Vec<Core> {
-    let cores = highwire_link::floor::allowed_cores().unwrap_or_default();
-    cores.into_iter().filter_map(|core| Core::try_from(core).ok()).collect()
 }
 
 impl<'a> Thread<'a> {

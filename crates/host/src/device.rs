@@ -14,6 +14,7 @@ use crate::completion_queue::{CompletionQueue, CompletionQueueConfig};
 use crate::config::{DeviceConfig, Engine};
 use crate::counters::CounterSnapshot;
 use crate::crowd::Crowd;
+use crate::dispatching;
 use crate::engine::Sleeper;
 use crate::error::{CreateError, OpenError};
 use crate::events::{self, EventQueue, Standing};
@@ -103,10 +104,10 @@ pub(crate) struct Shared {
     pub(crate) broker: Option<Client>,
 }
 
-/// Held by every object of a device; dropping the last one ends the device's thread.
+/// Held by every object of a device; dropping the last one ends the device's threads.
 pub(crate) struct Owner {
     shared: ManuallyDrop<Arc<Shared>>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Device {
@@ -116,11 +117,15 @@ impl Device {
     /// [`OpenError`], whose text says what to do.
     pub fn open(config: &DeviceConfig) -> Result<Device, OpenError> {
         let shared = Arc::new(open::open(config)?);
-        let thread = match config.engine {
-            Engine::Inline => None,
-            Engine::Background | Engine::Both => Some(background::spawn(Arc::clone(&shared))?),
-        };
-        Ok(Device { owner: Arc::new(Owner { shared: ManuallyDrop::new(shared), thread }) })
+        // From here on its end ends the threads that have begun.
+        let mut owner = Owner { shared: ManuallyDrop::new(Arc::clone(&shared)), threads: Vec::new() };
+        if config.engine != Engine::Inline {
+            owner.threads.push(background::spawn(Arc::clone(&shared))?);
+        }
+        if let Some(dispatcher) = shared.waiting.dispatcher() {
+            owner.threads.push(dispatching::spawn(Arc::clone(&shared), Arc::clone(dispatcher))?);
+        }
+        Ok(Device { owner: Arc::new(owner) })
     }
 
     /// The device's address.
@@ -467,7 +472,10 @@ impl Drop for Owner {
         }
         self.shared.is_closing.store(true, Ordering::SeqCst);
         self.shared.waker.wake();
-        if let Some(thread) = self.thread.take() {
+        if let Some(dispatcher) = self.shared.waiting.dispatcher() {
+            dispatcher.close();
+        }
+        for thread in self.threads.drain(..) {
             // The thread ends after its present turn. If it panicked, its message has been printed already.
             let _ = thread.join();
         }

@@ -17,14 +17,15 @@ mod lanes;
 pub(crate) use accounts::{Accounts, News, Place};
 pub use descriptors::Descriptors;
 
-use self::lanes::Lanes;
+pub(crate) use self::lanes::Lanes;
+
 use crate::company::Look;
 use crate::config::Engine;
 use crate::device::Shared;
 use crate::sys;
 use crate::waker::Waker;
 use highwire_wake::duty::Sight;
-use highwire_wake::{Account, Core, Outcome, Posted, Station, Wait, WakeStrategy, WakeWord, thread_time};
+use highwire_wake::{Account, Core, Dispatcher, Outcome, Posted, Station, Wait, WakeStrategy, WakeWord, thread_time};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -36,6 +37,8 @@ pub(crate) struct Waiting {
     strategy: Arc<dyn WakeStrategy>,
     /// The background thread moves to where threads sleep.
     is_followed: bool,
+    /// Polls for them, where the mode has a dispatcher.
+    dispatcher: Option<Arc<Dispatcher>>,
     station: Arc<Station>,
     /// Threads that wait, and channels that an event was asked for.
     count: Arc<Count>,
@@ -92,6 +95,7 @@ impl Waiting {
         Ok(Waiting {
             strategy,
             is_followed,
+            dispatcher: None,
             station: Arc::default(),
             count: Arc::default(),
             background,
@@ -103,6 +107,31 @@ impl Waiting {
             accounts: Arc::default(),
             look: Look::default(),
         })
+    }
+
+    /// The same, where a dispatcher polls for all threads that wait.
+    pub(crate) fn dispatched(background: Arc<Waker>) -> io::Result<Waiting> {
+        let dispatcher = Arc::<Dispatcher>::default();
+        let waiting = Waiting::new(Arc::clone(&dispatcher) as _, false, background)?;
+        Ok(Waiting { dispatcher: Some(dispatcher), ..waiting })
+    }
+
+    pub(crate) fn dispatcher(&self) -> Option<&Arc<Dispatcher>> {
+        self.dispatcher.as_ref()
+    }
+
+    pub(crate) fn station(&self) -> &Station {
+        &self.station
+    }
+
+    /// What the thread that leads knows of others on its core.
+    pub(crate) fn look(&self) -> &Look {
+        &self.look
+    }
+
+    /// The core where a thread went to sleep last.
+    pub(crate) fn slept_on(&self) -> Option<Core> {
+        self.station.slept_on()
     }
 
     /// A place to sleep.
@@ -195,7 +224,7 @@ impl Waiting {
 
     /// The core where a thread went to sleep last, if the background thread is to be there.
     pub(crate) fn sleeper_to_follow(&self) -> Option<Core> {
-        if self.is_followed { self.station.slept_on() } else { None }
+        self.slept_on().filter(|_| self.is_followed)
     }
 
     /// Whether threads should not poll in vain, to save power.

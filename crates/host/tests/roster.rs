@@ -123,7 +123,7 @@ fn the_other_process() {
     let config = DeviceConfig {
         link: LinkChoice::Udp,
         engine: Engine::Both,
-        wake: Some(WakeMode::Latency),
+        wake: Some(if role == "dispatch" { WakeMode::Dispatcher } else { WakeMode::Latency }),
         ..DeviceConfig::default()
     };
     let device = Device::open(&config).expect("a device");
@@ -140,6 +140,8 @@ fn the_other_process() {
         "poll" => |cq| assert!((0..1000).all(|_| cq.poll_one().is_none())),
         // As the leader it polls for 10 ms in vain.
         "wait" => |cq| assert!(!cq.wait(WaitFor::Any, Duration::from_millis(2))),
+        // It sleeps, and its dispatcher polls.
+        "dispatch" => |cq| assert!(!cq.wait(WaitFor::Any, Duration::from_millis(2))),
         other => panic!("no such role: {other}"),
     };
     loop {

@@ -2,14 +2,16 @@
 
 mod adaptive;
 mod choice;
+mod dispatcher;
 mod leader_follower;
 mod presence;
 mod simple;
 
 pub use adaptive::Adaptive;
 pub use choice::{Mode, Strategy};
+pub use dispatcher::Dispatcher;
 pub use leader_follower::LeaderFollower;
-pub use simple::{Affine, BusyPoll, Dispatcher, Event};
+pub use simple::{Affine, BusyPoll, Event};
 
 use crate::account::{Account, Kind};
 use crate::rest::Rest;
@@ -196,14 +198,14 @@ impl Wait<'_> {
         self.deadline.is_some_and(|deadline| now >= deadline)
     }
 
-    /// Looks, then sleeps until a post, over and over, until the event is there.
-    fn sleep_until_over(&self, turns: u64, polled: Duration) -> Outcome {
+    /// Looks, then sleeps until a post, over and over, until the event is there. `leave` leaves the work to another thread.
+    fn sleep_until_over(&self, leave: impl Fn()) -> Outcome {
         let outcome = loop {
             let posts = self.word.posts();
             if (self.is_over)() {
                 break Outcome::Over;
             }
-            self.work.hand_over();
+            leave();
             self.account.note_sleep();
             if self.work.sleeps_elsewhere() {
                 return Outcome::Elsewhere;
@@ -212,7 +214,11 @@ impl Wait<'_> {
                 break end;
             }
         };
-        self.account.note(if outcome == Outcome::Over { Kind::Woken } else { Kind::InVain }, turns, polled);
+        self.account.note(
+            if outcome == Outcome::Over { Kind::Woken } else { Kind::InVain },
+            0,
+            Duration::ZERO,
+        );
         outcome
     }
 

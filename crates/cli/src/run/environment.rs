@@ -29,9 +29,14 @@ pub(crate) struct EnvironmentArgs {
     /// Loss recovery of RC between two Highwires; any other peer gets go-back-n.
     #[arg(long, value_enum)]
     recovery: Option<Recovery>,
-    /// How threads wait for completions: they poll and then sleep (latency), poll where that pays (balanced), or sleep at once (power;
-    /// event: as with a card) [default: balanced]
-    #[arg(long, value_name = "latency|balanced|power|event")]
+    /// How threads wait for completions [default: balanced]
+    ///
+    /// Take balanced for all programs: threads poll where that pays, and sleep elsewhere.
+    /// Take latency where cores are to spare: threads poll for 10 ms before they sleep.
+    /// Take power where no core may be spent on polling: threads sleep at once.
+    /// Take dispatcher where many threads share cores with nothing else: one thread of the device polls where they sleep.
+    /// Take event to compare with a card: threads sleep at once, and are woken from any core.
+    #[arg(long, verbatim_doc_comment, value_name = "latency|balanced|power|dispatcher|event")]
     wake: Option<WakeMode>,
     /// Write every packet that a program sends and receives to a capture file.
     #[arg(long, value_name = "FILE")]

@@ -1,9 +1,9 @@
 //! The background thread's sleep: it announces one, asks the lanes, settles, sleeps, and reports how the sleep ended.
 
 use super::Thread;
-use super::following::Move;
 use crate::config::Engine;
 use crate::engine::Sleeper;
+use crate::following::follow;
 use crate::side_band::SideBand;
 use crate::sys;
 use highwire_stdx::Duration;
@@ -15,13 +15,7 @@ impl<'a> Thread<'a> {
     /// Moves to the core where a thread went to sleep last, from where it is woken soonest, unless this thread is kept waiting there.
     fn follow_sleeper(&mut self) {
         let Some(core) = self.device.waiting.sleeper_to_follow() else { return };
-        let account = &self.account;
-        // If this process may not use the core, the thread stays where it is.
-        let _ = match self.following.follow(core, self.device.clock.now(), || account.waits()) {
-            Some(Move::To(core)) => highwire_wake::pin(&[core]),
-            Some(Move::Anywhere) => highwire_wake::pin(&self.cores),
-            None => return,
-        };
+        follow(&mut self.following, core, self.device.clock.now(), &self.account, &self.cores);
     }
 
     pub(super) fn sleep(&mut self) {

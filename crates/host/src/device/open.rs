@@ -164,10 +164,9 @@ fn random_numbers(config: &DeviceConfig) -> Result<Rng, OpenError> {
 
 /// How threads of the device wait.
 fn waits(config: &DeviceConfig, background: &Arc<Waker>) -> Result<Waiting, OpenError> {
+    let failed = |error| OpenError::System("make an eventfd", error);
     let waiting = |strategy, is_followed| {
-        let background = Arc::clone(background);
-        Waiting::new(strategy, is_followed, background)
-            .map_err(|error| OpenError::System("make an eventfd", error))
+        Waiting::new(strategy, is_followed, Arc::clone(background)).map_err(failed)
     };
     // If one thread runs the engine, waiting threads can only sleep.
     if config.engine != crate::config::Engine::Both {
@@ -178,6 +177,9 @@ fn waits(config: &DeviceConfig, background: &Arc<Waker>) -> Result<Waiting, Open
         (None, Some(text)) => text.to_string_lossy().trim().parse().map_err(OpenError::BadWake)?,
         (None, None) => Mode::default(),
     };
+    if mode == Mode::Dispatcher {
+        return Waiting::dispatched(Arc::clone(background)).map_err(failed);
+    }
     waiting(mode.strategy(), mode == Mode::Power)
 }
 

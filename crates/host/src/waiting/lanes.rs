@@ -14,7 +14,7 @@ use std::time::Instant;
 const REST_MAX: highwire_stdx::Duration = highwire_stdx::Duration::from_millis(100);
 const IDLE_REST_MAX: highwire_stdx::Duration = highwire_stdx::Duration::from_secs(1);
 /// The work that events come from.
-pub(super) struct Lanes<'a> {
+pub(crate) struct Lanes<'a> {
     device: &'a Shared,
     /// The longest rest that comes next.
     rest_max: Cell<highwire_stdx::Duration>,
@@ -23,7 +23,7 @@ pub(super) struct Lanes<'a> {
 }
 
 impl<'a> Lanes<'a> {
-    pub(super) fn new(device: &'a Shared) -> Lanes<'a> {
+    pub(crate) fn new(device: &'a Shared) -> Lanes<'a> {
         Lanes::beside(device, &[])
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// How long.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// How they wait: latency, balanced, power or event.
+    /// How they wait: latency, balanced, power, dispatcher or event.
     #[arg(long, default_value_t)]
     wake: WakeMode,
     /// Print the result as JSON.

@@ -22,6 +22,8 @@ pub enum Mode {
     Balanced,
     /// No polling.
     Power,
+    /// A thread of the device polls on the core where threads sleep. For many threads that share few cores with nothing else.
+    Dispatcher,
     /// As a card's completion channel: no polling, and the thread that finds the event wakes this one. For
     /// comparisons.
     Event,
@@ -41,7 +43,7 @@ pub enum Strategy {
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Mode; 4] = [Mode::Latency, Mode::Balanced, Mode::Power, Mode::Event];
+    pub const ALL: [Mode; 5] = [Mode::Latency, Mode::Balanced, Mode::Power, Mode::Dispatcher, Mode::Event];
 
     /// Its name in settings.
     pub fn name(self) -> &'static str {
@@ -49,6 +51,7 @@ impl Mode {
             Mode::Latency => "latency",
             Mode::Balanced => "balanced",
             Mode::Power => "power",
+            Mode::Dispatcher => "dispatcher",
             Mode::Event => "event",
         }
     }
@@ -59,6 +62,7 @@ impl Mode {
             Mode::Latency => Strategy::LeaderFollower,
             Mode::Balanced => Strategy::Adaptive,
             Mode::Power => Strategy::Affine,
+            Mode::Dispatcher => Strategy::Dispatcher,
             Mode::Event => Strategy::Event,
         }
     }
@@ -155,7 +159,9 @@ mod tests {
     fn every_name_is_read_back() {
         assert!(Mode::ALL.iter().all(|mode| mode.name().parse() == Ok(*mode)));
         assert!(Strategy::ALL.iter().all(|strategy| strategy.name().parse() == Ok(*strategy)));
-        assert!("fast".parse::<Mode>().is_err_and(|error| error.contains("balanced, power, event")));
+        assert!(
+            "fast".parse::<Mode>().is_err_and(|error| error.contains("balanced, power, dispatcher, event"))
+        );
         assert!(Mode::ALL.iter().all(|mode| mode.name().parse() == Ok(mode.served_by())));
         assert_eq!("balanced".parse(), Ok(Strategy::Adaptive));
         assert!("irq".parse::<Strategy>().is_err_and(|error| error.contains("leader-follower")));

@@ -1,4 +1,4 @@
-//! On which core the background thread runs, where it follows the threads that sleep.
+//! On which core the background thread or the dispatcher runs, where it follows the threads that sleep.
 //!
 //! A thread is woken several times sooner from its own core than from another. But this thread must not be kept on a core that another
 //! thread has for itself, such as a client of this machine that polls: each time it wakes there it would wait a millisecond or more for
@@ -21,20 +21,20 @@ const FREE_FOR_MAX: Duration = Duration::from_millis(3200);
 
 /// Where the thread is to run from now on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Move {
+pub(crate) enum Move {
     To(Core),
     Anywhere,
 }
 
 /// How long a thread has waited for a core so far, and how often it was given one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Waits {
-    pub(super) total_ns: u64,
-    pub(super) count: u64,
+pub(crate) struct Waits {
+    pub(crate) total_ns: u64,
+    pub(crate) count: u64,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Following {
+pub(crate) struct Following {
     /// The core to which it has moved.
     core: Option<Core>,
     look_at: Instant,
@@ -46,7 +46,7 @@ pub(super) struct Following {
 
 impl Following {
     /// Where to move, if anywhere: `wanted` is the core where a thread went to sleep last, and `waits` tells how this thread has fared.
-    pub(super) fn follow(
+    pub(crate) fn follow(
         &mut self,
         wanted: Core,
         now: Instant,
@@ -75,17 +75,39 @@ impl Following {
     }
 }
 
+/// Moves the calling thread to where it is wanted, unless it is kept waiting there.
+pub(crate) fn follow(
+    following: &mut Following,
+    wanted: Core,
+    now: Instant,
+    account: &Account,
+    allowed: &[Core],
+) {
+    // If this process may not use the core, the thread stays where it is.
+    let _ = match following.follow(wanted, now, || account.waits()) {
+        Some(Move::To(core)) => highwire_wake::pin(&[core]),
+        Some(Move::Anywhere) => highwire_wake::pin(allowed),
+        None => return,
+    };
+}
+
+/// The cores that this process may use.
+pub(crate) fn allowed_cores() -> Vec<Core> {
+    let cores = highwire_link::floor::allowed_cores().unwrap_or_default();
+    cores.into_iter().filter_map(|core| Core::try_from(core).ok()).collect()
+}
+
 /// The system's account of the calling thread; closed, it tells nothing.
 #[derive(Debug)]
-pub(super) struct Account(Option<File>);
+pub(crate) struct Account(Option<File>);
 
 impl Account {
-    pub(super) fn of_this_thread() -> Account {
+    pub(crate) fn of_this_thread() -> Account {
         Account(File::open("/proc/thread-self/schedstat").ok())
     }
 
     /// "time on cores, time waiting for one, turns": Documentation/scheduler/sched-stats.rst.
-    pub(super) fn waits(&self) -> Option<Waits> {
+    pub(crate) fn waits(&self) -> Option<Waits> {
         let mut text = [0; 96];
         let length = self.0.as_ref()?.read_at(&mut text, 0).ok()?;
         let mut numbers = std::str::from_utf8(&text[..length]).ok()?.split_ascii_whitespace();
