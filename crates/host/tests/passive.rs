@@ -170,7 +170,8 @@ fn judge(setup: &Setup, ends: &[End; 2], label: &str) {
 }
 
 fn setups() -> impl Iterator<Item = Setup> {
-    let modes = [WakeMode::Latency, WakeMode::Balanced, WakeMode::Power, WakeMode::Dispatcher, WakeMode::Event];
+    let modes =
+        [WakeMode::Latency, WakeMode::Balanced, WakeMode::Power, WakeMode::Dispatcher, WakeMode::Event];
     modes.into_iter().zip([Recovery::GoBackN, Recovery::Irn].into_iter().cycle()).map(|(mode, recovery)| {
         let mut setup = Setup::new(Service::Rc, LinkChoice::Shm).engine(Engine::Both).recovery(recovery);
         setup.config.wake = Some(mode);

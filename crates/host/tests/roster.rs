@@ -194,6 +194,11 @@ fn leaders_of_different_processes_on_one_core_make_way_for_each_other_while_both
 }
 
 #[test]
+fn dispatchers_of_different_processes_on_one_core_make_way_for_each_other_while_both_run() {
+    share_a_core("dispatch");
+}
+
+#[test]
 fn processes_that_have_a_core_each_do_not_give_it_away() {
     let cores = cores();
     if cores.len() < 2 {

@@ -163,7 +163,7 @@ impl World {
         for (number, thread) in self.threads.iter().enumerate().filter(|(_, thread)| !thread.is_away) {
             let stance = thread.waiter.stance();
             let rests = stance == Stance::Resting && thread.at > 3 && thread.seen == thread.posts;
-            let is_to_be_told = self.found.iter().any(|&whose| whose == number);
+            let is_to_be_told = self.found.contains(&number);
             if (thread.is_asleep || rests) && thread.has_event && !is_to_be_told {
                 return Err(format!("thread {number} is {} though its event is there", stance.name()));
             }

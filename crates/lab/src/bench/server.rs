@@ -155,7 +155,11 @@ impl Server {
     fn is_usual(&self) -> bool {
         !matches!(
             self,
-            Server::Verbs(_, WakeMode::Latency | WakeMode::Power | WakeMode::Dispatcher | WakeMode::Event, Door::Poll | Door::Epoll)
+            Server::Verbs(
+                _,
+                WakeMode::Latency | WakeMode::Power | WakeMode::Dispatcher | WakeMode::Event,
+                Door::Poll | Door::Epoll
+            )
         )
     }
 

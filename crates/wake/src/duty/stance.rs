@@ -212,7 +212,7 @@ impl Happened {
     /// What the table says of it.
     pub const fn text(self) -> &'static str {
         match self {
-            Happened::SeatTaken => "it takes the seat",
+            Happened::SeatTaken => "it begins to lead",
             Happened::SeatLeft => "the leader goes meanwhile",
             Happened::Led => "another thread leads",
             Happened::PollPays => "polling pays",
