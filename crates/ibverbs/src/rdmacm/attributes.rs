@@ -15,13 +15,13 @@ const GID_INDEX: u8 = 1;
 
 /// The way from here to a GID.
 pub(super) fn route(id: &Id, to: Gid) -> ibv_ah_attr {
-    let flow_label = id.psn.value() & 0xF_FFFF;
+    let flow_label = id.terms.psn.value() & 0xF_FFFF;
     let grh = ibv_global_route {
         dgid: ibv_gid { raw: to.0 },
         flow_label,
         sgid_index: GID_INDEX,
         hop_limit: 64,
-        traffic_class: id.tos,
+        traffic_class: id.options.tos,
     };
     ibv_ah_attr { grh, is_global: 1, port_num: 1, ..ibv_ah_attr::default() }
 }
@@ -36,7 +36,7 @@ pub(super) fn of(id: &Id, mtu: u8, state: ibv_qp_state) -> Result<(ibv_qp_attr, 
         IBV_QPS_INIT => init(id, &mut attributes),
         IBV_QPS_RTR if id.is_datagram() => IBV_QP_STATE,
         IBV_QPS_RTS if id.is_datagram() => {
-            attributes.sq_psn = id.psn.value();
+            attributes.sq_psn = id.terms.psn.value();
             IBV_QP_STATE | IBV_QP_SQ_PSN
         }
         IBV_QPS_RTR => ready_to_receive(id, mtu, &mut attributes)?,
@@ -50,7 +50,7 @@ fn init(id: &Id, attributes: &mut ibv_qp_attr) -> u32 {
     attributes.port_num = 1;
     let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
     if id.is_datagram() {
-        attributes.qkey = id.qkey;
+        attributes.qkey = id.terms.qkey;
         return mask | IBV_QP_QKEY;
     }
     attributes.qp_access_flags =
@@ -60,7 +60,7 @@ fn init(id: &Id, attributes: &mut ibv_qp_attr) -> u32 {
 
 /// From the peer: its queue pair's number, and the PSN at which this end is to begin sending.
 fn peer(id: &Id) -> Result<(u32, u32), c_int> {
-    match (&id.request, &id.reply) {
+    match (&id.exchange.request, &id.exchange.reply) {
         (Some(request), _) => Ok((request.qpn.value(), request.starting_psn.value())),
         (None, Some(reply)) => Ok((reply.qpn.value(), reply.starting_psn.value())),
         (None, None) => Err(libc::EINVAL),
@@ -70,15 +70,16 @@ fn peer(id: &Id) -> Result<(u32, u32), c_int> {
 fn ready_to_receive(id: &Id, mtu: u8, attributes: &mut ibv_qp_attr) -> Result<u32, c_int> {
     (attributes.dest_qp_num, _) = peer(id)?;
     // Each end says at which PSN the other is to begin (IBTA §12.7.31).
-    attributes.rq_psn = id.psn.value();
+    attributes.rq_psn = id.terms.psn.value();
     // The active end sets the MTU; the passive end can only have a smaller one (IBTA §12.7.27).
-    attributes.path_mtu = u32::from(id.request.as_ref().map_or(mtu, |request| request.path_mtu.min(mtu)));
-    attributes.ah_attr = route(id, id.peer);
+    attributes.path_mtu =
+        u32::from(id.exchange.request.as_ref().map_or(mtu, |request| request.path_mtu.min(mtu)));
+    attributes.ah_attr = route(id, id.route.peer);
     let mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
     if id.qp_type == IBV_QPT_UC {
         return Ok(mask);
     }
-    attributes.max_dest_rd_atomic = id.responder_resources;
+    attributes.max_dest_rd_atomic = id.terms.responder_resources;
     // The longest delay, 655 ms (rdma_connect(3)).
     attributes.min_rnr_timer = 0;
     Ok(mask | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
@@ -90,13 +91,13 @@ fn ready_to_send(id: &Id, attributes: &mut ibv_qp_attr) -> Result<u32, c_int> {
     if id.qp_type == IBV_QPT_UC {
         return Ok(mask);
     }
-    attributes.timeout = id.ack_timeout;
-    (attributes.retry_cnt, attributes.rnr_retry) = match (&id.request, &id.reply) {
+    attributes.timeout = id.options.ack_timeout;
+    (attributes.retry_cnt, attributes.rnr_retry) = match (&id.exchange.request, &id.exchange.reply) {
         (Some(request), _) => (request.retry_count, request.rnr_retry_count),
-        (None, Some(reply)) => (id.retry_count, reply.rnr_retry_count),
-        (None, None) => (id.retry_count, 7),
+        (None, Some(reply)) => (id.terms.retry_count, reply.rnr_retry_count),
+        (None, None) => (id.terms.retry_count, 7),
     };
-    attributes.max_rd_atomic = id.initiator_depth;
+    attributes.max_rd_atomic = id.terms.initiator_depth;
     Ok(mask | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC)
 }
 
@@ -115,7 +116,7 @@ pub(super) fn advance(
 /// The peer is known: the queue pair is made ready to receive and to send.
 pub(super) fn make_ready(hub: &Hub, c: *mut rdma_cm_id, qp: *mut ibv_qp) -> Result<(), c_int> {
     {
-        let mut ece = hub.lock().id(c)?.remote_ece;
+        let mut ece = hub.lock().id(c)?.terms.remote_ece;
         if ece.vendor_id != 0 {
             // SAFETY: as in `advance`. A queue pair that knows no options goes without.
             unsafe { verbs::ibv_set_ece(qp, &mut ece) };

@@ -204,7 +204,7 @@ pub(super) fn next_event(
             };
             // A thread that destroys the identifier now waits until the event is given back.
             if let Some(id) = world.ids.get_mut(&pending.id) {
-                id.reported += 1;
+                id.events.reported += 1;
             }
             pending
         };
@@ -213,7 +213,7 @@ pub(super) fn next_event(
         let mut world = hub.lock();
         let Some(held) = held else {
             if let Some(id) = world.ids.get_mut(&owner) {
-                id.acknowledged += 1;
+                id.events.acknowledged += 1;
             }
             hub.acknowledged.notify_all();
             continue;
@@ -262,7 +262,7 @@ pub(super) fn acknowledge(hub: &Hub, event: *mut rdma_cm_event) -> Result<(), c_
     let mut world = hub.lock();
     let owner = world.held.remove(&(event as usize)).ok_or(libc::EINVAL)?;
     if let Some(id) = world.ids.get_mut(&owner) {
-        id.acknowledged += 1;
+        id.events.acknowledged += 1;
     }
     drop(world);
     hub.acknowledged.notify_all();

@@ -112,14 +112,15 @@ fn number_of(c: *mut rdma_cm_id, parameters: &Parameters) -> (Qpn, bool) {
 
 /// The addresses that a request carries.
 fn addresses(id: &Id) -> Result<[u8; IpCm::LEN], c_int> {
-    let (source, destination) = (id.source.ok_or(libc::EINVAL)?, id.destination.ok_or(libc::EINVAL)?);
+    let (source, destination) =
+        (id.route.source.ok_or(libc::EINVAL)?, id.route.destination.ok_or(libc::EINVAL)?);
     let header = IpCm { source_port: source.port(), source: source.ip(), destination: destination.ip() };
     Ok(header.emit())
 }
 
 /// This end's options beyond the standard, from the application or the queue pair.
 fn local_ece(c: *mut rdma_cm_id, id: &Id) -> ibv_ece {
-    let mut ece = id.local_ece;
+    let mut ece = id.options.local_ece;
     // SAFETY: as in `number_of`.
     let qp = unsafe { queue_pair(c) };
     if ece.vendor_id == 0
@@ -150,18 +151,18 @@ fn connect(hub: &Hub, c: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resu
     let mut world = hub.lock();
     let comm = if is_datagram {
         let id = world.id(c)?;
-        let service = resolve::service_of(id, id.destination.map_or(0, |to| to.port()));
+        let service = resolve::service_of(id, id.route.destination.map_or(0, |to| to.port()));
         let data: [u8; SidrReq::PRIVATE_LEN] = padded(&[&addresses(id)?, &parameters.private_data])?;
-        let peer = id.peer;
+        let peer = id.route.peer;
         world.cm.ask_service(now(), peer, service, 0xFFFF, &data).map_err(errno)?
     } else {
         let ece = local_ece(c, world.id(c)?);
         let request = request(hub, c, world.id(c)?, &parameters, &ece)?;
-        let peer = world.id(c)?.peer;
+        let peer = world.id(c)?.route.peer;
         world.cm.connect(now(), peer, &request, ece.options)
     };
     let id = world.id(c)?;
-    (id.comm, id.phase, id.reply) = (Some(comm), Phase::Connecting, None);
+    (id.exchange.comm, id.phase, id.exchange.reply) = (Some(comm), Phase::Connecting, None);
     world.by_comm.insert(comm, c as usize);
     hub.flush(&mut world);
     Ok(())
@@ -176,33 +177,33 @@ fn request(
 ) -> Result<Req, c_int> {
     let (qpn, has_srq) = number_of(c, parameters);
     let given = parameters.c;
-    id.responder_resources =
+    id.terms.responder_resources =
         attributes::depth(given.map_or(u8::MAX, |g| g.responder_resources), hub.limits.responder_resources);
-    id.initiator_depth =
+    id.terms.initiator_depth =
         attributes::depth(given.map_or(u8::MAX, |g| g.initiator_depth), hub.limits.initiator_depth);
-    id.retry_count = given.map_or(RETRIES, |g| g.retry_count.min(RETRIES));
+    id.terms.retry_count = given.map_or(RETRIES, |g| g.retry_count.min(RETRIES));
     let primary = CmPath {
         local_lid: LID_NONE,
         remote_lid: LID_NONE,
         local_gid: hub.gid.0,
-        remote_gid: id.peer.0,
-        flow_label: id.psn.value() & 0xF_FFFF,
+        remote_gid: id.route.peer.0,
+        flow_label: id.terms.psn.value() & 0xF_FFFF,
         packet_rate: PACKET_RATE,
-        traffic_class: id.tos,
+        traffic_class: id.options.tos,
         hop_limit: 64,
         service_level: 0,
         is_subnet_local: false,
-        local_ack_timeout: id.ack_timeout,
+        local_ack_timeout: id.options.ack_timeout,
     };
     Ok(Req {
         local_id: 0,
         ece_vendor: ece.vendor_id,
-        service_id: resolve::service_of(id, id.destination.map_or(0, |to| to.port())),
+        service_id: resolve::service_of(id, id.route.destination.map_or(0, |to| to.port())),
         ca_guid: 0,
         qkey: 0,
         qpn,
-        responder_resources: id.responder_resources,
-        initiator_depth: id.initiator_depth,
+        responder_resources: id.terms.responder_resources,
+        initiator_depth: id.terms.initiator_depth,
         remote_response_timeout: 0,
         transport: match id.qp_type {
             IBV_QPT_UC => TransportType::Uc,
@@ -210,9 +211,9 @@ fn request(
             _ => TransportType::Rc,
         },
         has_flow_control: given.is_some_and(|g| g.flow_control != 0),
-        starting_psn: id.psn,
+        starting_psn: id.terms.psn,
         local_response_timeout: 0,
-        retry_count: id.retry_count,
+        retry_count: id.terms.retry_count,
         pkey: 0xFFFF,
         path_mtu: hub.mtu,
         rnr_retry_count: given.map_or(RETRIES, |g| g.rnr_retry_count.min(RETRIES)),
@@ -235,7 +236,7 @@ fn accept(hub: &Hub, c: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resul
             };
             return Err(refused(libc::EINVAL, reason));
         }
-        (id.comm.ok_or(libc::EINVAL)?, id.is_datagram())
+        (id.exchange.comm.ok_or(libc::EINVAL)?, id.is_datagram())
     };
     let room = if is_datagram { SidrRep::PRIVATE_LEN } else { Rep::PRIVATE_LEN };
     // SAFETY: rdma_accept(3) says what the parameters are.
@@ -243,7 +244,7 @@ fn accept(hub: &Hub, c: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resul
     let (qpn, has_srq) = number_of(c, &parameters);
     if is_datagram {
         let mut world = hub.lock();
-        let target = (qpn, world.id(c)?.qkey);
+        let target = (qpn, world.id(c)?.terms.qkey);
         let answered =
             world.cm.answer_service(now(), comm, SidrStatus::SUCCESS, target, &parameters.private_data);
         answered.map_err(errno)?;
@@ -254,13 +255,13 @@ fn accept(hub: &Hub, c: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resul
     {
         let mut world = hub.lock();
         let id = world.id(c)?;
-        let request = id.request.as_ref().ok_or(libc::EINVAL)?;
+        let request = id.exchange.request.as_ref().ok_or(libc::EINVAL)?;
         let (asked, offered) = (request.initiator_depth, request.responder_resources);
         let given = parameters.c;
         let (limits, limit_of) = (hub.limits, attributes::depth);
-        id.responder_resources =
+        id.terms.responder_resources =
             limit_of(given.map_or(asked, |g| g.responder_resources), limits.responder_resources);
-        id.initiator_depth =
+        id.terms.initiator_depth =
             limit_of(given.map_or(offered, |g| g.initiator_depth), limits.initiator_depth).min(offered);
     }
     // SAFETY: the identifier was looked up, and this call is the application's on it.
@@ -271,10 +272,10 @@ fn accept(hub: &Hub, c: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resul
     let mut ece = local_ece(c, world.id(c)?);
     let id = world.id(c)?;
     // A peer that did not offer these options would refuse a reply that has them.
-    if ece.vendor_id != id.remote_ece.vendor_id {
+    if ece.vendor_id != id.terms.remote_ece.vendor_id {
         ece = ibv_ece::default();
     }
-    let request = id.request.as_ref().ok_or(libc::EINVAL)?;
+    let request = id.exchange.request.as_ref().ok_or(libc::EINVAL)?;
     let given = parameters.c;
     let reply = Rep {
         local_id: 0,
@@ -282,9 +283,9 @@ fn accept(hub: &Hub, c: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resul
         qkey: 0,
         qpn,
         ece_vendor: ece.vendor_id,
-        starting_psn: id.psn,
-        responder_resources: id.responder_resources,
-        initiator_depth: id.initiator_depth,
+        starting_psn: id.terms.psn,
+        responder_resources: id.terms.responder_resources,
+        initiator_depth: id.terms.initiator_depth,
         target_ack_delay: 15,
         failover: 0,
         has_flow_control: given.is_some_and(|g| g.flow_control != 0),
@@ -302,7 +303,7 @@ fn accept(hub: &Hub, c: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resul
 fn reject(hub: &Hub, c: *mut rdma_cm_id, private_data: &[u8], reason: RejectReason) -> Result<(), c_int> {
     let mut world = hub.lock();
     let id = world.id(c)?;
-    let (comm, is_datagram) = (id.comm.ok_or(libc::EINVAL)?, id.is_datagram());
+    let (comm, is_datagram) = (id.exchange.comm.ok_or(libc::EINVAL)?, id.is_datagram());
     if is_datagram {
         if id.phase != Phase::Requested {
             return Err(libc::EINVAL);
@@ -322,7 +323,7 @@ fn reject(hub: &Hub, c: *mut rdma_cm_id, private_data: &[u8], reason: RejectReas
 pub(super) fn on_connected(gsi: &Gsi, world: &mut World, c: usize) {
     let Some(id) = world.ids.get_mut(&c) else { return };
     id.phase = Phase::Connected;
-    if let Some(comm) = id.comm
+    if let Some(comm) = id.exchange.comm
         && let Some(farewell) = world.cm.farewell(comm)
     {
         say(gsi.leave_last_message(comm.0, farewell.to.to_ip(), &farewell.mad));
@@ -331,7 +332,7 @@ pub(super) fn on_connected(gsi: &Gsi, world: &mut World, c: usize) {
 
 fn establish(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     let mut world = hub.lock();
-    let comm = world.id(c)?.comm.ok_or(libc::EINVAL)?;
+    let comm = world.id(c)?.exchange.comm.ok_or(libc::EINVAL)?;
     // SAFETY: the identifier was looked up, and this call is the application's on it.
     if unsafe { queue_pair(c) }.is_some() {
         return Err(libc::EINVAL);
@@ -353,7 +354,7 @@ fn disconnect(hub: &Hub, c: *mut rdma_cm_id) -> Result<bool, c_int> {
                 || "the identifier is not connected, or a datagram's, which has no connection".to_string();
             return Err(refused(libc::EINVAL, reason));
         }
-        id.comm
+        id.exchange.comm
     };
     // SAFETY: the identifier was looked up, and this call is the application's on it.
     if let Some(qp) = unsafe { queue_pair(c) } {
@@ -371,7 +372,7 @@ fn disconnect(hub: &Hub, c: *mut rdma_cm_id) -> Result<bool, c_int> {
 
 fn notify(hub: &Hub, c: *mut rdma_cm_id, event: ibv_event_type) -> Result<(), c_int> {
     let mut world = hub.lock();
-    let comm = world.id(c)?.comm.ok_or(libc::EINVAL)?;
+    let comm = world.id(c)?.exchange.comm.ok_or(libc::EINVAL)?;
     if event != IBV_EVENT_COMM_EST {
         return Err(libc::EINVAL);
     }

@@ -72,11 +72,11 @@ fn tell(gsi: &Gsi, world: &mut World, event: Event) {
     let Some(id) = world.ids.get_mut(&c) else { return };
     let (what, status) = match event {
         Event::Replied { reply, ece_options, .. } => {
-            id.remote_ece = ibv_ece { vendor_id: reply.ece_vendor, options: ece_options, comp_mask: 0 };
+            id.terms.remote_ece = ibv_ece { vendor_id: reply.ece_vendor, options: ece_options, comp_mask: 0 };
             // The peer may have lowered both.
-            id.initiator_depth = id.initiator_depth.min(reply.responder_resources);
-            id.responder_resources = reply.initiator_depth.min(limits.responder_resources);
-            id.reply = Some(reply);
+            id.terms.initiator_depth = id.terms.initiator_depth.min(reply.responder_resources);
+            id.terms.responder_resources = reply.initiator_depth.min(limits.responder_resources);
+            id.exchange.reply = Some(reply);
             (What::Reply, 0)
         }
         Event::Established { .. } => {
@@ -98,12 +98,12 @@ fn tell(gsi: &Gsi, world: &mut World, event: Event) {
             (What::Plain(RDMA_CM_EVENT_DISCONNECTED), 0)
         }
         Event::TimewaitExited { .. } => {
-            id.comm = None;
+            id.exchange.comm = None;
             world.by_comm.remove(&comm);
             (What::Plain(RDMA_CM_EVENT_TIMEWAIT_EXIT), 0)
         }
         Event::ServiceAnswered { reply, .. } => {
-            id.comm = None;
+            id.exchange.comm = None;
             id.phase =
                 if reply.status == SidrStatus::SUCCESS { Phase::Connected } else { Phase::RouteResolved };
             world.by_comm.remove(&comm);
@@ -176,18 +176,19 @@ fn accepted_id(
 ) -> Option<*mut rdma_cm_id> {
     let parent = world.ids.get(&(listener as usize))?;
     let (channel, port_space, is_synchronous) = (parent.channel, parent.port_space, parent.is_synchronous);
-    let (qp_type, tos, ack_timeout) = (qp_type.unwrap_or(parent.qp_type), parent.tos, parent.ack_timeout);
-    let port = parent.source.map_or(0, |source| source.port());
+    let (qp_type, tos, ack_timeout) =
+        (qp_type.unwrap_or(parent.qp_type), parent.options.tos, parent.options.ack_timeout);
+    let port = parent.route.source.map_or(0, |source| source.port());
     // SAFETY: the application keeps the listener alive until it has given back the event that is being made.
     let context = unsafe { (*listener).context };
     let channel = if is_synchronous { super::channel::Channel::create(world).ok()? } else { channel };
     let c = id::create(world, channel, context, port_space, qp_type);
     let id = world.ids.get_mut(&(c as usize))?;
-    (id.phase, id.comm, id.peer) = (Phase::Requested, Some(comm), from);
-    (id.is_synchronous, id.tos, id.ack_timeout) = (is_synchronous, tos, ack_timeout);
+    (id.phase, id.exchange.comm, id.route.peer) = (Phase::Requested, Some(comm), from);
+    (id.is_synchronous, id.options.tos, id.options.ack_timeout) = (is_synchronous, tos, ack_timeout);
     if let Some(addresses) = addresses {
-        id.source = Some(SocketAddr::new(addresses.destination, port));
-        id.destination = Some(SocketAddr::new(addresses.source, addresses.source_port));
+        id.route.source = Some(SocketAddr::new(addresses.destination, port));
+        id.route.destination = Some(SocketAddr::new(addresses.source, addresses.source_port));
     }
     world.by_comm.insert(comm, c as usize);
     Some(c)
@@ -210,7 +211,7 @@ fn connection_request(
     let mut world = hub.lock();
     let c = accepted_id(&mut world, listener, (comm, from), addresses, Some(qp_type))?;
     let id = world.ids.get_mut(&(c as usize))?;
-    id.remote_ece = ibv_ece { vendor_id: request.ece_vendor, options: ece_options, comp_mask: 0 };
+    id.terms.remote_ece = ibv_ece { vendor_id: request.ece_vendor, options: ece_options, comp_mask: 0 };
     let mut held = Held::new(c, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
     held.event.listen_id = listener;
     let skipped = if addresses.is_some() { IpCm::LEN } else { 0 };
@@ -229,9 +230,9 @@ fn connection_request(
     };
     // The peer's values, until the application accepts: an application that makes its queue pair itself takes
     // them from here.
-    id.responder_resources = request.initiator_depth.min(hub.limits.responder_resources);
-    id.initiator_depth = request.responder_resources.min(hub.limits.initiator_depth);
-    id.request = Some(request);
+    id.terms.responder_resources = request.initiator_depth.min(hub.limits.responder_resources);
+    id.terms.initiator_depth = request.responder_resources.min(hub.limits.initiator_depth);
+    id.exchange.request = Some(request);
     super::resolve::show_route(hub, id);
     Some(held)
 }
@@ -260,14 +261,14 @@ fn service_request(
 
 /// The peer accepted: with a queue pair, the connection is finished here and now; without, the application does it.
 fn replied(hub: &Hub, c: *mut rdma_cm_id) -> Option<Box<Held>> {
-    let reply: Rep = **hub.lock().ids.get(&(c as usize))?.reply.as_ref()?;
+    let reply: Rep = **hub.lock().ids.get(&(c as usize))?.exchange.reply.as_ref()?;
     // SAFETY: the application keeps the identifier alive until it has given back the event that is being made.
     let qp = unsafe { (*c).qp };
     let (mut kind, mut status) = (RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
     if !qp.is_null() {
         let ready = attributes::make_ready(hub, c, qp);
         let mut world = hub.lock();
-        let comm = world.ids.get(&(c as usize))?.comm?;
+        let comm = world.ids.get(&(c as usize))?.exchange.comm?;
         match ready {
             Ok(()) => {
                 kind = RDMA_CM_EVENT_ESTABLISHED;
@@ -305,7 +306,7 @@ fn service_replied(hub: &Hub, c: *mut rdma_cm_id, reply: &SidrRep, status: c_int
     let (private_data, private_data_len) = held.keep(&reply.private_data);
     let world = hub.lock();
     let id = world.ids.get(&(c as usize))?;
-    let ah_attr = attributes::route(id, id.peer);
+    let ah_attr = attributes::route(id, id.route.peer);
     let (qp_num, qkey) = (reply.qpn.value(), reply.qkey);
     held.event.param.ud = rdma_ud_param { private_data, private_data_len, ah_attr, qp_num, qkey };
     Some(held)

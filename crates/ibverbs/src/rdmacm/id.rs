@@ -56,24 +56,10 @@ pub(super) struct Id {
     pub(super) channel: usize,
     /// Whether calls wait for their events.
     pub(super) is_synchronous: bool,
-    pub(super) source: Option<SocketAddr>,
-    pub(super) destination: Option<SocketAddr>,
-    pub(super) peer: Gid,
-    /// The conversation with the peer.
-    pub(super) comm: Option<CommId>,
-    pub(super) request: Option<Box<Req>>,
-    pub(super) reply: Option<Box<Rep>>,
-    pub(super) psn: Psn,
-    pub(super) qkey: u32,
-    pub(super) tos: u8,
-    pub(super) is_reusable: bool,
-    pub(super) is_family_only: bool,
-    pub(super) ack_timeout: u8,
-    pub(super) local_ece: ibv_ece,
-    pub(super) remote_ece: ibv_ece,
-    pub(super) responder_resources: u8,
-    pub(super) initiator_depth: u8,
-    pub(super) retry_count: u8,
+    pub(super) route: Route,
+    pub(super) exchange: Exchange,
+    pub(super) terms: Terms,
+    pub(super) options: Options,
     /// The service that it listens for.
     pub(super) service: Option<u64>,
     pub(super) memberships: Vec<Membership>,
@@ -81,7 +67,48 @@ pub(super) struct Id {
     pub(super) template: Option<Template>,
     /// Names that it has asked about, or what they stand for.
     pub(super) asked: Option<Asked>,
-    /// Events that the application was given, and has given back.
+    pub(super) events: Events,
+}
+
+/// Between which addresses it is.
+#[derive(Default)]
+pub(super) struct Route {
+    pub(super) source: Option<SocketAddr>,
+    pub(super) destination: Option<SocketAddr>,
+    pub(super) peer: Gid,
+}
+
+/// What it and its peer have said.
+#[derive(Default)]
+pub(super) struct Exchange {
+    /// The conversation with the peer.
+    pub(super) comm: Option<CommId>,
+    pub(super) request: Option<Box<Req>>,
+    pub(super) reply: Option<Box<Rep>>,
+}
+
+/// What the two ends of its queue pair go by.
+pub(super) struct Terms {
+    pub(super) psn: Psn,
+    pub(super) qkey: u32,
+    pub(super) remote_ece: ibv_ece,
+    pub(super) responder_resources: u8,
+    pub(super) initiator_depth: u8,
+    pub(super) retry_count: u8,
+}
+
+/// What the application has set.
+pub(super) struct Options {
+    pub(super) tos: u8,
+    pub(super) is_reusable: bool,
+    pub(super) is_family_only: bool,
+    pub(super) ack_timeout: u8,
+    pub(super) local_ece: ibv_ece,
+}
+
+/// Events that the application was given, and has given back.
+#[derive(Default)]
+pub(super) struct Events {
     pub(super) reported: u64,
     pub(super) acknowledged: u64,
 }
@@ -122,29 +149,28 @@ pub(super) fn create(
         port_space,
         channel,
         is_synchronous: false,
-        source: None,
-        destination: None,
-        peer: Gid::default(),
-        comm: None,
-        request: None,
-        reply: None,
-        psn,
-        qkey: RDMA_UDP_QKEY,
-        tos: 0,
-        is_reusable: false,
-        is_family_only: false,
-        ack_timeout: ACK_TIMEOUT,
-        local_ece: ibv_ece::default(),
-        remote_ece: ibv_ece::default(),
-        responder_resources: 0,
-        initiator_depth: 0,
-        retry_count: 7,
+        route: Route::default(),
+        exchange: Exchange::default(),
+        terms: Terms {
+            psn,
+            qkey: RDMA_UDP_QKEY,
+            remote_ece: ibv_ece::default(),
+            responder_resources: 0,
+            initiator_depth: 0,
+            retry_count: 7,
+        },
+        options: Options {
+            tos: 0,
+            is_reusable: false,
+            is_family_only: false,
+            ack_timeout: ACK_TIMEOUT,
+            local_ece: ibv_ece::default(),
+        },
         service: None,
         memberships: Vec::new(),
         template: None,
         asked: None,
-        reported: 0,
-        acknowledged: 0,
+        events: Events::default(),
     };
     world.ids.insert(c as usize, id);
     c
@@ -210,13 +236,13 @@ pub(super) fn destroy(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     channel::discard(&mut world, c as usize);
     super::listen::stop(hub, &mut world, c as usize);
     let id = world.id(c)?;
-    if let Some(comm) = id.comm.take() {
+    if let Some(comm) = id.exchange.comm.take() {
         world.by_comm.remove(&comm);
         super::gsi::say(hub.gsi.gsi().revoke_last_message(comm.0));
         world.cm.release(super::hub::now(), comm);
     }
     hub.flush(&mut world);
-    while world.ids.get(&(c as usize)).is_some_and(|id| id.acknowledged < id.reported) {
+    while world.ids.get(&(c as usize)).is_some_and(|id| id.events.acknowledged < id.events.reported) {
         let waited = hub.acknowledged.wait_timeout(world, cancel::PART);
         let timeout;
         (world, timeout) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -263,7 +289,7 @@ pub(super) fn migrate(hub: &Hub, c: *mut rdma_cm_id, to: *mut rdma_event_channel
         world = hub.lock();
     }
     // A thread that holds an event of the old channel has to give it back first.
-    while world.ids.get(&(c as usize)).is_some_and(|id| id.acknowledged < id.reported) {
+    while world.ids.get(&(c as usize)).is_some_and(|id| id.events.acknowledged < id.events.reported) {
         let waited = hub.acknowledged.wait_timeout(world, cancel::PART);
         let timeout;
         (world, timeout) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -289,11 +315,11 @@ fn set_option(c: *mut rdma_cm_id, level: c_int, name: c_int, value: &[u8]) -> Re
     let mut world = hub()?.lock();
     let id = world.id(c)?;
     match (level, name) {
-        (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => id.tos = byte()?,
-        (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => id.is_reusable = flag()?,
-        (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY) => id.is_family_only = flag()?,
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => id.options.tos = byte()?,
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => id.options.is_reusable = flag()?,
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY) => id.options.is_family_only = flag()?,
         (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => {
-            id.ack_timeout = byte().and_then(|n| if n < 32 { Ok(n) } else { Err(libc::EINVAL) })?;
+            id.options.ack_timeout = byte().and_then(|n| if n < 32 { Ok(n) } else { Err(libc::EINVAL) })?;
         }
         // There is one path to every destination, so the path's contents do not matter, but they must be well
         // formed.
@@ -334,11 +360,11 @@ c_api! {
     }
 
     fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
-        hub().ok().and_then(|hub| hub.lock().id(id).ok()?.source).map_or(0, |address| address.port().to_be())
+        hub().ok().and_then(|hub| hub.lock().id(id).ok()?.route.source).map_or(0, |address| address.port().to_be())
     }
 
     fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
-        hub().ok().and_then(|hub| hub.lock().id(id).ok()?.destination).map_or(0, |address| address.port().to_be())
+        hub().ok().and_then(|hub| hub.lock().id(id).ok()?.route.destination).map_or(0, |address| address.port().to_be())
     }
 
     fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
@@ -348,7 +374,7 @@ c_api! {
             if ece.vendor_id == 0 || ece.vendor_id >> 24 != 0 || ece.comp_mask != 0 {
                 return Err(libc::EINVAL);
             }
-            hub()?.lock().id(id)?.local_ece = ece;
+            hub()?.lock().id(id)?.options.local_ece = ece;
             Ok(())
         })())
     }
@@ -358,7 +384,7 @@ c_api! {
             if ece.is_null() {
                 return Err(libc::EINVAL);
             }
-            *ece = hub()?.lock().id(id)?.remote_ece;
+            *ece = hub()?.lock().id(id)?.terms.remote_ece;
             Ok(())
         })())
     }

@@ -17,7 +17,7 @@ use crate::refusal::refused;
 /// one of the request's family.
 pub(super) fn find(world: &World, service: u64, addresses: Option<&IpCm>) -> Option<usize> {
     let listeners = world.services.get(&service)?;
-    let source_of = |c: &usize| world.ids.get(c).and_then(|id| id.source);
+    let source_of = |c: &usize| world.ids.get(c).and_then(|id| id.route.source);
     let wanted = addresses.map(|addresses| plain(addresses.destination));
     let exact = listeners.iter().find(|c| {
         let address = source_of(c).map(|source| plain(source.ip()));
@@ -43,14 +43,14 @@ fn listen(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
             "the identifier is not bound, listens already, or is a connection's".to_string()
         }));
     }
-    let service = resolve::service_of(id, id.source.map_or(0, |source| source.port()));
+    let service = resolve::service_of(id, id.route.source.map_or(0, |source| source.port()));
     // The wildcards of the two families count as two addresses: whether both may listen was decided when they
     // were bound.
-    let address = id.source.map(|source| source.ip());
+    let address = id.route.source.map(|source| source.ip());
     let listeners = world.services.get(&service).cloned().unwrap_or_default();
     if listeners
         .iter()
-        .any(|other| world.ids.get(other).and_then(|id| id.source).map(|source| source.ip()) == address)
+        .any(|other| world.ids.get(other).and_then(|id| id.route.source).map(|source| source.ip()) == address)
     {
         return Err(refused(libc::EADDRINUSE, || {
             "another identifier of this process listens there".to_string()

@@ -48,7 +48,8 @@ fn join(c: *mut rdma_cm_id, address: SocketAddr, flags: u32, context: *mut c_voi
     let mut world = hub.lock();
     let id = world.id(c)?;
     // Joining needs a device, and so an address that is not a wildcard.
-    let is_bound = id.destination.is_some() || id.source.is_some_and(|source| !source.ip().is_unspecified());
+    let is_bound =
+        id.route.destination.is_some() || id.route.source.is_some_and(|source| !source.ip().is_unspecified());
     if !id.is_datagram() || id.phase == Phase::Idle || !is_bound {
         return Err(libc::EINVAL);
     }
@@ -85,7 +86,7 @@ pub(super) fn prepare(hub: &Hub, c: *mut rdma_cm_id, joined: Joined, mut status:
         private_data_len: 0,
         ah_attr: attributes::route(id, joined.group),
         qp_num: MULTICAST_QPN,
-        qkey: id.qkey,
+        qkey: id.terms.qkey,
     };
     Some(held)
 }

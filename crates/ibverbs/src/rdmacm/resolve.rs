@@ -20,18 +20,18 @@ use crate::refusal::refused;
 pub(super) fn show_route(hub: &Hub, id: &mut Id) {
     // SAFETY: the identifier is alive and its call or event is being made.
     let c = unsafe { &mut *id.c };
-    if let Some(source) = id.source {
+    if let Some(source) = id.route.source {
         c.route.addr.src = address::write(source).0;
         if !source.ip().is_unspecified() {
             show_device(hub, c);
         }
     }
-    if let Some(destination) = id.destination {
+    if let Some(destination) = id.route.destination {
         c.route.addr.dst = address::write(destination).0;
         show_device(hub, c);
     }
     c.route.addr.ibaddr.sgid = ibv_gid { raw: hub.gid.0 };
-    c.route.addr.ibaddr.dgid = ibv_gid { raw: id.peer.0 };
+    c.route.addr.ibaddr.dgid = ibv_gid { raw: id.route.peer.0 };
     c.route.addr.ibaddr.pkey = 0xFFFF;
     if matches!(id.phase, Phase::RouteResolved | Phase::Requested) {
         show_path(hub, id, c);
@@ -53,10 +53,10 @@ fn show_path(hub: &Hub, id: &Id, c: &mut rdma_cm_id) {
     /// "Exactly", in the selectors of a path record.
     const EXACTLY: u8 = 2;
     let path = ibv_sa_path_rec {
-        dgid: ibv_gid { raw: id.peer.0 },
+        dgid: ibv_gid { raw: id.route.peer.0 },
         sgid: ibv_gid { raw: hub.gid.0 },
         hop_limit: 64,
-        traffic_class: id.tos,
+        traffic_class: id.options.tos,
         reversible: 1,
         numb_path: 1,
         pkey: 0xFFFF,
@@ -65,7 +65,7 @@ fn show_path(hub: &Hub, id: &Id, c: &mut rdma_cm_id) {
         rate_selector: EXACTLY,
         rate: 3,
         packet_life_time_selector: EXACTLY,
-        packet_life_time: id.ack_timeout.saturating_sub(1),
+        packet_life_time: id.options.ack_timeout.saturating_sub(1),
         ..ibv_sa_path_rec::default()
     };
     if c.route.path_rec.is_null() {
@@ -96,11 +96,11 @@ pub(super) fn bind(
         }));
     }
     let space = id.port_space as u16;
-    let wanted = Claim { ip, is_reusable: id.is_reusable, family: only_family(id, address) };
+    let wanted = Claim { ip, is_reusable: id.options.is_reusable, family: only_family(id, address) };
     let port = reserve(hub, world, (space, address.port()), c as usize, &wanted)?;
     let id = world.id(c)?;
     id.phase = Phase::Bound;
-    id.source = Some(SocketAddr::new(address.ip(), port));
+    id.route.source = Some(SocketAddr::new(address.ip(), port));
     show_route(hub, id);
     Ok(())
 }
@@ -123,7 +123,7 @@ enum Family {
 fn only_family(id: &Id, address: SocketAddr) -> Option<Family> {
     match address {
         SocketAddr::V4(_) => Some(Family::V4),
-        SocketAddr::V6(_) => id.is_family_only.then_some(Family::V6),
+        SocketAddr::V6(_) => id.options.is_family_only.then_some(Family::V6),
     }
 }
 
@@ -131,14 +131,14 @@ impl Claim {
     /// Whether the two claims exclude each other.
     fn excludes(&self, other: &Id) -> bool {
         let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
-        let source = other.source.unwrap_or(any);
+        let source = other.route.source.unwrap_or(any);
         let family = only_family(other, source);
         if self.family.is_some() && family.is_some() && self.family != family {
             return false;
         }
         let taken = plain(source.ip());
         let overlaps = taken == self.ip || taken.is_unspecified() || self.ip.is_unspecified();
-        overlaps && !(self.is_reusable && other.is_reusable && other.phase != Phase::Listening)
+        overlaps && !(self.is_reusable && other.options.is_reusable && other.phase != Phase::Listening)
     }
 }
 
@@ -229,14 +229,14 @@ fn resolve(
         },
         ip => ip,
     };
-    if let Some(source) = &mut id.source
+    if let Some(source) = &mut id.route.source
         && source.ip().is_unspecified()
     {
         let ip = source_towards(hub, destination_ip, peer);
         source.set_ip(if source.is_ipv6() { as_v6(ip) } else { ip });
     }
-    id.destination = Some(SocketAddr::new(destination_ip, destination.port()));
-    (id.peer, id.phase) = (peer, Phase::AddressResolved);
+    id.route.destination = Some(SocketAddr::new(destination_ip, destination.port()));
+    (id.route.peer, id.phase) = (peer, Phase::AddressResolved);
     show_route(hub, id);
     push(&mut world, c as usize, What::Plain(RDMA_CM_EVENT_ADDR_RESOLVED), 0);
     Ok(())
