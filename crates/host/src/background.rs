@@ -71,7 +71,7 @@ impl<'a> Thread<'a> {
             }
             let worked = self.turn();
             if worked {
-                device.has_worked.store(true, Ordering::Relaxed);
+                device.house.note_work();
             }
             // Another thread that polls on this core makes way for this one, too.
             let others_poll = || device.company.shares_core(&self.look, device.clock.now());

@@ -163,7 +163,7 @@ impl CompletionQueue {
         device: &Arc<Owner>,
         config: &CompletionQueueConfig<'_>,
     ) -> Result<CompletionQueue, CreateError> {
-        CompletionQueue::create_in(device, config, Home::Arena(&device.rings), None)
+        CompletionQueue::create_in(device, config, Home::Arena(&device.arenas.rings), None)
     }
 
     /// The same, with the ring in a place of the caller's choice. If another program maps the ring, `bell`
@@ -394,7 +394,7 @@ impl CompletionQueue {
     /// Moves the completions for which `keep` returns true to a new ring.
     fn rebuild(&self, capacity: u32, keep: impl Fn(&Cqe) -> bool) -> Result<(), CreateError> {
         let layout = RingLayout::new(COMPLETION_RING, capacity.max(1), CQE_SLOT_BYTES)?;
-        let window = rings::create(&self.inner.device.rings, &layout)?;
+        let window = rings::create(&self.inner.device.arenas.rings, &layout)?;
         let mut producer = CompletionQueueProducer::attach(&window)?;
         let mut fresh = CompletionQueueConsumer::attach(&window)?;
         let inner = &*self.inner;

@@ -1,5 +1,6 @@
 //! Devices: an address, lanes, and the background thread that serves them when no application thread does.
 
+mod housekeeping;
 mod open;
 mod sharing;
 
@@ -34,22 +35,17 @@ use highwire_stdx::Rng;
 use highwire_verbs::{AsyncEvent, Gid, Mtu};
 use highwire_wake::duty::Duty;
 use highwire_wire::Qpn;
+use housekeeping::Housekeeping;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The longest sleep of a thread that runs the lanes while it waits.
 const WAIT_MAX: highwire_stdx::Duration = highwire_stdx::Duration::from_millis(20);
-
-/// Visits of application threads between two looks at work that belongs to no lane, if no other thread does
-/// it.
-const VISITS_PER_LOOK: u32 = 256;
-/// How often counters are written and dead peers looked for.
-const HOUSEKEEPING_INTERVAL: highwire_stdx::Duration = highwire_stdx::Duration::from_millis(100);
 
 /// A software RNIC of this process. Clones are the same device; it closes when the last clone and the last object made
 /// from it are gone.
@@ -72,36 +68,38 @@ pub(crate) struct Shared {
     pub(crate) local: Option<Arc<LocalEngine>>,
     /// Packets to and from neighbours suffer faults or are recorded, so no operation may bypass packets.
     is_disturbed: bool,
-    pub(crate) pool: SharedPool,
-    /// Where the rings of the process's own threads lie.
-    pub(crate) rings: SharedPool,
-    stats: Option<StatsFile>,
+    pub(crate) arenas: Arenas,
+    pub(crate) house: Housekeeping,
     pub(crate) capture: Option<CaptureFile>,
     pub(crate) clock: Clock,
     /// The descriptors that become readable when a lane has packets, per lane.
     pub(crate) lane_fds: Vec<Vec<OwnedFd>>,
-    /// The lanes' doorbells, where other programs ring them.
-    pub(crate) boards: Vec<WholeSegment>,
-    /// As in the configuration.
-    pub(crate) door_share: u32,
+    pub(crate) guests: Guests,
     pub(crate) rng: Mutex<Rng>,
     /// Connection management, while the application uses it.
     pub(crate) connections: Mutex<Weak<Running>>,
     pub(crate) is_closing: AtomicBool,
-    /// Visits of application threads, where those alone run the device.
-    visits: AtomicU32,
-    /// When housekeeping is due, in nanoseconds.
-    housekeeping: AtomicU64,
-    /// How often it was done.
-    kept_house: AtomicU64,
-    /// Visits of application threads to all lanes when the counters were written last, and whether the background thread has had work since.
-    told_visits: AtomicU64,
-    pub(crate) has_worked: AtomicBool,
     pub(crate) crowd: Crowd,
     pub(crate) company: Company,
     /// The broker's client, which got the device its part of a shared address. Dropped last: afterwards another process may get
     /// that part.
     pub(crate) broker: Option<Client>,
+}
+
+/// Memory that objects of the device lie in.
+pub(crate) struct Arenas {
+    /// Where other processes may map it.
+    pub(crate) pool: SharedPool,
+    /// Where the rings of the process's own threads lie.
+    pub(crate) rings: SharedPool,
+}
+
+/// What programs that use the device from outside are given.
+pub(crate) struct Guests {
+    /// The lanes' doorbells, where other programs ring them.
+    pub(crate) boards: Vec<WholeSegment>,
+    /// As in the configuration.
+    pub(crate) door_share: u32,
 }
 
 /// Held by every object of a device; dropping the last one ends the device's threads.
@@ -143,7 +141,7 @@ impl Device {
     }
 
     pub(crate) fn pool(&self) -> &SharedPool {
-        &self.owner.pool
+        &self.owner.arenas.pool
     }
 
     /// Which part of a shared address is this process's: every number of its queue pairs ends in this byte. `None` for a
@@ -282,13 +280,8 @@ impl Shared {
     /// The rest of an application thread's turn after it ran a lane, if no other thread does this work.
     #[inline]
     pub(crate) fn after_visit(&self) {
-        if self.engine == Engine::Inline {
-            // Not an increment: a lost count among several pollers delays the next look a little.
-            let visits = self.visits.load(Ordering::Relaxed).wrapping_add(1);
-            self.visits.store(visits, Ordering::Relaxed);
-            if visits.is_multiple_of(VISITS_PER_LOOK) {
-                self.look_around();
-            }
+        if self.engine == Engine::Inline && self.house.note_visit() {
+            self.look_around();
         }
     }
 
@@ -298,13 +291,7 @@ impl Shared {
         if let Some(side_band) = &self.side_band {
             side_band.serve(self);
         }
-        let now = self.clock.now().as_nanos();
-        let due = self.housekeeping.load(Ordering::Relaxed);
-        let next = now + HOUSEKEEPING_INTERVAL.as_nanos();
-        if now < due {
-            return;
-        }
-        if self.housekeeping.compare_exchange(due, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        if self.house.take_due(self.clock.now()) {
             self.keep_house();
         }
     }
@@ -343,7 +330,7 @@ impl Shared {
 
     /// Housekeeping, ten times a second or so: counters for others to read, captures, and peers that are gone.
     fn keep_house(&self) {
-        if let Some(stats) = &self.stats {
+        if let Some(stats) = &self.house.stats {
             self.tell(stats);
         }
         if let Some(capture) = &self.capture {
@@ -361,7 +348,7 @@ impl Shared {
             self.tell_of_waits();
         }
         events::report(self.gid, &|| self.standing());
-        self.kept_house.fetch_add(1, Ordering::Relaxed);
+        self.house.note_done();
         if let Some(broker) = &self.broker {
             broker.look_after_broker();
         }
@@ -393,12 +380,11 @@ impl Shared {
     /// Writes the counters for others to read, if they may have changed, and now and then in any case: calls that set things up count, too.
     fn tell(&self, stats: &StatsFile) {
         let visits = self.lanes.iter().fold(0, |sum: u64, lane| sum.wrapping_add(lane.visits()));
-        let were_visited = self.told_visits.swap(visits, Ordering::Relaxed) != visits;
-        let has_worked = self.has_worked.swap(false, Ordering::Relaxed);
+        let has_news = self.house.has_news(visits);
         let News { sum, busiest } = self.waiting.news(self.clock.now().as_nanos(), StatsFile::CHANNELS_MAX);
         let channels = match &busiest {
             Some((channels, others)) => Channels::Busiest(channels, *others),
-            None if were_visited || has_worked => Channels::Unchanged,
+            None if has_news => Channels::Unchanged,
             None => return,
         };
         stats.write_all(self.counters_with(|each| sum.each(each)).iter(), channels);
@@ -448,7 +434,7 @@ impl Shared {
         waits(&mut |name, value| snapshot.add(name, value));
         snapshot.add("segments_lost", highwire_shmem::guard::lost_segments());
         snapshot.add("gave_way", self.crowd.turns());
-        snapshot.add("housekeeping", self.kept_house.load(Ordering::Relaxed));
+        snapshot.add("housekeeping", self.house.times());
         snapshot.add("met_pollers", self.company.met());
         snapshot.add("pollers", self.company.pollers());
         snapshot

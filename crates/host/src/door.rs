@@ -150,7 +150,7 @@ impl Door {
     /// The device has no directory that others can see, or was not opened with [`DeviceConfig::has_door`]; or those of
     /// binding a socket.
     pub fn open(device: &Device) -> io::Result<Door> {
-        let has_bells = !device.inner().boards.is_empty();
+        let has_bells = !device.inner().guests.boards.is_empty();
         let local = device.inner().local.as_ref().filter(|_| has_bells);
         let local = local.ok_or_else(|| {
             io::Error::new(io::ErrorKind::Unsupported, "the device keeps its doorbells to itself")
@@ -161,7 +161,7 @@ impl Door {
             device: device.clone(),
             local: Arc::clone(local),
             visitors: Mutex::new(Visitors::new()),
-            shares: Shares::new(device.inner().door_share),
+            shares: Shares::new(device.inner().guests.door_share),
             is_closing: AtomicBool::new(false),
         });
         let for_thread = Arc::clone(&shared);
@@ -317,7 +317,7 @@ impl Shared {
         let gid = self.device.gid().0;
         let word =
             |range: std::ops::Range<usize>| u64::from_le_bytes(gid[range].try_into().expect("eight bytes"));
-        let board = &self.device.inner().boards[0];
+        let board = &self.device.inner().guests.boards[0];
         let limits = self.device.limits();
         vec![
             VERSION,

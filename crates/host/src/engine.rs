@@ -79,11 +79,28 @@ pub(crate) struct Engine {
     time: Time,
     memory: HostMemory,
     ways: Ways,
-    rx: Option<RxBatch>,
-    pub(crate) held: Held,
+    pub(crate) arrivals: Arrivals,
     deferral: Deferral,
     gsi_psn: Psn,
     board: DoorbellBoard,
+    pub(crate) objects: Objects,
+    wakers: Wakers,
+    turn: Turn,
+    sleep: Sleep,
+    witnesses: Witnesses,
+}
+
+/// Packets on their way in.
+pub(crate) struct Arrivals {
+    /// `None` while a batch is handled.
+    rx: Option<RxBatch>,
+    pub(crate) held: Held,
+    /// For packets of other lanes, one for each.
+    mailboxes: Arc<[ArrayQueue<Stray>]>,
+}
+
+/// The queues of applications, as far as the engine has an end of them.
+pub(crate) struct Objects {
     bells: Slab<Bell>,
     cqs: Sinks,
     /// Queues whose threads are to be woken once the lane's token is free.
@@ -98,13 +115,34 @@ pub(crate) struct Engine {
     stalled: Vec<u32>,
     /// Completion queues that have just lost a completion.
     overrun: Vec<CqId>,
-    mailboxes: Arc<[ArrayQueue<Stray>]>,
-    waker: Arc<Waker>,
-    leader_waker: Arc<Waker>,
+}
+
+impl Default for Objects {
+    fn default() -> Objects {
+        Objects {
+            bells: Slab::default(),
+            cqs: Sinks::default(),
+            due: Vec::new(),
+            qps: Slab::default(),
+            placed: IdMap::new(0),
+            on_demand: IdMap::new(0),
+            srqs: Slab::default(),
+            stalled: Vec::new(),
+            overrun: Vec::new(),
+        }
+    }
+}
+
+/// The threads that look after the lane, and how they are woken.
+struct Wakers {
+    background: Arc<Waker>,
+    leader: Arc<Waker>,
     /// How often the leader went without the background thread.
     misses: Misses,
-    turn: Turn,
-    sleep: Sleep,
+}
+
+/// What remembers the lane's doings, to explain them.
+struct Witnesses {
     watch: Watch,
     record: Option<Recorded>,
 }
@@ -121,28 +159,15 @@ impl Engine {
             time: Time::new(clock),
             memory,
             ways,
-            rx: Some(RxBatch::new()),
-            held: Held::default(),
+            arrivals: Arrivals { rx: Some(RxBatch::new()), held: Held::default(), mailboxes },
             deferral: Deferral::new(may_defer),
             gsi_psn: Psn::default(),
             board,
-            bells: Slab::default(),
-            cqs: Sinks::default(),
-            due: Vec::new(),
-            qps: Slab::default(),
-            placed: IdMap::new(0),
-            on_demand: IdMap::new(0),
-            srqs: Slab::default(),
-            stalled: Vec::new(),
-            overrun: Vec::new(),
-            mailboxes,
-            waker,
-            leader_waker,
-            misses: Misses::default(),
+            objects: Objects::default(),
+            wakers: Wakers { background: waker, leader: leader_waker, misses: Misses::default() },
             turn: Turn::default(),
             sleep: Sleep::default(),
-            watch: Watch::default(),
-            record: record.map(Recorded::new),
+            witnesses: Witnesses { watch: Watch::default(), record: record.map(Recorded::new) },
         }
     }
 
@@ -155,11 +180,11 @@ impl Engine {
     /// Keeps the state of a queue pair in the record, if it has changed.
     #[inline]
     pub(crate) fn record_state(&mut self, qpn: Qpn) {
-        if self.record.is_none() {
+        if self.witnesses.record.is_none() {
             return;
         }
         let now = self.now();
-        if let (Some(record), Some(qp)) = (&mut self.record, self.rnic.query_qp(qpn)) {
+        if let (Some(record), Some(qp)) = (&mut self.witnesses.record, self.rnic.query_qp(qpn)) {
             record.look(now, qpn, &qp);
         }
     }
@@ -182,7 +207,7 @@ impl Engine {
         if let (Some(shm), Some((gid, qpn))) = (&mut self.ways.shm, peer) {
             let _ = shm.rings.sender_to(now, gid, qpn);
         }
-        if let Some(qp) = self.qps.get_mut(index) {
+        if let Some(qp) = self.objects.qps.get_mut(index) {
             qp.peer = peer;
         }
     }

@@ -122,7 +122,7 @@ impl Lane {
     /// the token taken by a thread that does not run.
     #[inline]
     fn let_go(&self, mut running: Running<'_, Engine>) {
-        let due = std::mem::take(&mut running.due);
+        let due = std::mem::take(&mut running.objects.due);
         drop(running);
         due.iter().for_each(|(queue, has_reported)| queue.wake(*has_reported));
         self.due.wake();

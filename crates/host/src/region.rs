@@ -256,7 +256,7 @@ impl PdInner {
     /// Opens the region, or the part of it that peers can map, to those peers.
     fn publish(&self, key: LocalKey, attr: &RegionAttr, parts: &[HeldPart]) -> bool {
         let Some(local) = self.device.directly_reached() else { return false };
-        let in_pool = self.device.pool.locate(attr.addr as *const u8, attr.length as usize);
+        let in_pool = self.device.arenas.pool.locate(attr.addr as *const u8, attr.length as usize);
         // Only one part of a region can be published: the longest.
         let reached = parts.iter().filter_map(|part| Some((part, part.segment?)));
         let best = reached.max_by_key(|(part, _)| part.range.len());
@@ -431,13 +431,14 @@ impl MemoryRegion {
         let device = &self.pd.device;
         let (addr, length) = (self.attr.addr as usize, self.attr.length as usize);
         // The device's own memory goes with the device alone.
-        if !self.is_held || length == 0 || device.pool.locate(addr as *const u8, length).is_some() {
+        if !self.is_held || length == 0 || device.arenas.pool.locate(addr as *const u8, length).is_some() {
             return;
         }
         let range = addr..addr + length;
         // SAFETY: by contract; a range that wraps would not have been registered.
-        self.parts =
-            unsafe { in_place::acquire(device.number(), &device.pool, &range, &|act| device.quietly(act)) };
+        self.parts = unsafe {
+            in_place::acquire(device.number(), &device.arenas.pool, &range, &|act| device.quietly(act))
+        };
         self.show_through_view();
         self.publish();
     }
@@ -475,7 +476,7 @@ impl MemoryRegion {
         if let Some(local) = self.pd.device.local.as_ref().filter(|_| self.is_published)
             && local.withdraw_region(self.key, NEIGHBOUR_PATIENCE).is_err()
         {
-            self.pd.device.pool.retire(self.attr.addr as *const u8);
+            self.pd.device.arenas.pool.retire(self.attr.addr as *const u8);
         }
         self.is_published = false;
     }

@@ -85,7 +85,7 @@ impl SharedReceiveQueue {
         pd: &ProtectionDomain,
         config: &SharedReceiveQueueConfig<'_>,
     ) -> Result<SharedReceiveQueue, CreateError> {
-        SharedReceiveQueue::create_in(pd, config, Home::Arena(&pd.inner.device.rings))
+        SharedReceiveQueue::create_in(pd, config, Home::Arena(&pd.inner.device.arenas.rings))
     }
 
     /// The same, with the ring in a place of the caller's choice.

@@ -25,7 +25,9 @@ use crate::device::Shared;
 use crate::sys;
 use crate::waker::Waker;
 use highwire_wake::duty::Sight;
-use highwire_wake::{Account, Core, Dispatcher, Outcome, Posted, Station, Wait, WakeStrategy, WakeWord, thread_time};
+use highwire_wake::{
+    Account, Core, Dispatcher, Outcome, Posted, Station, Wait, WakeStrategy, WakeWord, thread_time,
+};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};

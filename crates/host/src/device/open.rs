@@ -1,6 +1,7 @@
 //! Opening a device: an address, sockets, lanes.
 
-use super::Shared;
+use super::housekeeping::Housekeeping;
+use super::{Arenas, Guests, Shared};
 use crate::clock::Clock;
 use crate::company::Company;
 use crate::config::{ADDRESS_VARIABLE, DeviceConfig, LinkChoice, Sharing, WAKE_VARIABLE};
@@ -34,7 +35,7 @@ use highwire_wake::{Mode, Strategy};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
@@ -129,25 +130,17 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         waker,
         waiting,
         side_band: SideBand::open(gid, side_band, rng.fork(1 << 32), clock.clone()),
-        pool,
-        rings: SharedPool::anonymous(),
+        arenas: Arenas { pool, rings: SharedPool::anonymous() },
         local,
         is_disturbed: config.link == LinkChoice::Shm && is_watched(config),
-        // Without the file, `highwire stat` cannot show the device's counters; nothing else depends on it.
-        stats: StatsFile::create(name).ok(),
+        house: Housekeeping::new(StatsFile::create(name).ok()),
         capture,
         lane_fds,
-        boards,
-        door_share: config.door_share,
+        guests: Guests { boards, door_share: config.door_share },
         rng: Mutex::new(rng),
         connections: Mutex::default(),
         clock,
         is_closing: AtomicBool::new(false),
-        visits: AtomicU32::new(0),
-        housekeeping: AtomicU64::new(0),
-        kept_house: AtomicU64::new(0),
-        told_visits: AtomicU64::new(0),
-        has_worked: AtomicBool::new(false),
         company: Company::default(),
         crowd: Crowd::new(std::thread::available_parallelism().map_or(1, usize::from)),
         broker,
@@ -165,9 +158,8 @@ fn random_numbers(config: &DeviceConfig) -> Result<Rng, OpenError> {
 /// How threads of the device wait.
 fn waits(config: &DeviceConfig, background: &Arc<Waker>) -> Result<Waiting, OpenError> {
     let failed = |error| OpenError::System("make an eventfd", error);
-    let waiting = |strategy, is_followed| {
-        Waiting::new(strategy, is_followed, Arc::clone(background)).map_err(failed)
-    };
+    let waiting =
+        |strategy, is_followed| Waiting::new(strategy, is_followed, Arc::clone(background)).map_err(failed);
     // If one thread runs the engine, waiting threads can only sleep.
     if config.engine != crate::config::Engine::Both {
         return waiting(Strategy::Event.make(), false);

@@ -22,7 +22,7 @@ impl Engine {
     #[inline]
     pub(super) fn post_direct(&mut self, index: u32, wr: &SendWr<'_>) -> bool {
         let Some(neighbours) = self.ways.shm.as_mut().and_then(Shm::undisturbed) else { return false };
-        let Some(qp) = self.qps.get(index) else { return false };
+        let Some(qp) = self.objects.qps.get(index) else { return false };
         let Some((gid, peer_qpn)) = qp.peer else { return false };
         if !matches!(wr.operation, Operation::Write(_) | Operation::Read(_)) && !wr.operation.is_atomic() {
             return false;
@@ -74,10 +74,10 @@ impl Engine {
         if !wr.datagram.as_ref().is_some_and(|to| neighbours.has_ring(to.address.gid, to.qpn)) {
             return false;
         }
-        let Some(qp) = self.qps.get(index) else { return false };
+        let Some(qp) = self.objects.qps.get(index) else { return false };
         // Finding an existing ring starts no timer, so an older time will do.
         let now = self.time.some_past();
-        let (memory, record) = (&self.memory, &self.record);
+        let (memory, record) = (&self.memory, &self.witnesses.record);
         let put = |outgoing: &Outgoing<'_>| {
             let is_sent = neighbours.send(now, outgoing, memory) == Sent::Yes;
             if let Some(record) = record.as_ref().filter(|_| is_sent) {

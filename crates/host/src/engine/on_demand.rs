@@ -133,30 +133,30 @@ fn claim(
 impl Engine {
     /// A program behind the door has made it, and its receives wait in their ring.
     pub(crate) fn take_on_demand(&mut self, index: u32) {
-        if let Some(qp) = self.qps.get(index) {
-            self.on_demand.insert(qp.qpn.value(), index);
+        if let Some(qp) = self.objects.qps.get(index) {
+            self.objects.on_demand.insert(qp.qpn.value(), index);
         }
     }
 
     /// The bell of a queue pair has rung: whether its receives stay where they are.
     pub(super) fn leaves_receives(&self, index: u32) -> bool {
-        !self.on_demand.is_empty()
-            && self.qps.get(index).is_some_and(|qp| {
+        !self.objects.on_demand.is_empty()
+            && self.objects.qps.get(index).is_some_and(|qp| {
                 let is_broken = || self.rnic.qp(qp.qpn).is_some_and(|qp| qp.state() == QpState::Error);
-                self.on_demand.contains(qp.qpn.value()) && !is_broken()
+                self.objects.on_demand.contains(qp.qpn.value()) && !is_broken()
             })
     }
 
     /// The queue pair has changed its state: in error its receives come back, and one that begins anew has none.
     pub(crate) fn settle_receives(&mut self, qpn: Qpn) {
-        if self.on_demand.is_empty() {
+        if self.objects.on_demand.is_empty() {
             return;
         }
-        let Some(&index) = self.on_demand.get(qpn.value()) else { return };
+        let Some(&index) = self.objects.on_demand.get(qpn.value()) else { return };
         let now = self.now();
         match self.rnic.qp(qpn).map(|qp| qp.state()) {
             Some(QpState::Reset) => {
-                if let Some(QpEnds { rq: Some(rq), holds, .. }) = self.qps.get_mut(index) {
+                if let Some(QpEnds { rq: Some(rq), holds, .. }) = self.objects.qps.get_mut(index) {
                     *holds = false;
                     rq.hold_release(false);
                     claim(rq, rq.layout().slot_count(), |_| Ok(()), |_, _| {});
@@ -172,9 +172,9 @@ impl Engine {
 
     pub(super) fn desk(&mut self) -> (Desk<'_>, &mut Rnic, &mut HostMemory) {
         let desk = Desk {
-            on_demand: &self.on_demand,
-            qps: &mut self.qps,
-            cqs: &mut self.cqs,
+            on_demand: &self.objects.on_demand,
+            qps: &mut self.objects.qps,
+            cqs: &mut self.objects.cqs,
             has_refused: &mut self.turn.has_refused,
             gid: self.gid,
         };

@@ -25,7 +25,7 @@ impl Engine {
         self.hear_bell();
         let overdue = self.deferral.is_overdue(by, || self.time.now());
         let requests = self.take_bells();
-        let by = match self.on_demand.is_empty() {
+        let by = match self.objects.on_demand.is_empty() {
             true => by,
             false => self.deferral.on_bells(by, requests > 0, || self.time.now()),
         };
@@ -43,13 +43,14 @@ impl Engine {
             let found = Found { packets: packets > 0, completions: pumped.completions > 0 };
             let now = self.now();
             // Whether another thread sees soon to what this one leaves behind.
-            let said = self.waker.said();
+            let said = self.wakers.background.said();
             let may_wait = !by.is_visitor() || said.is_near(now, by == By::Leader);
             keeps = self.deferral.expects_answer(by, found) && may_wait;
             // Through shared memory, a packet of its own costs less than the time that the peer gains by an early acknowledgement of a
             // message. A WRITE is another matter: its peer may poll for the acknowledgement alone and look at its memory then, as
             // this side does. With the answer it has both at once, and no thread has to be woken for the answer.
-            let may_ride = self.turn.came_by_udp || (!self.turn.has_received && self.on_demand.is_empty());
+            let may_ride =
+                self.turn.came_by_udp || (!self.turn.has_received && self.objects.on_demand.is_empty());
             let may_keep = (keeps || were_kept) && !overdue && may_ride;
             if !self.deferral.leaves_in_rnic(may_keep, || self.rnic.owes_only_acks(now)) {
                 // Sending completes requests as well: those of unreliable services, and those with a bad local key.
@@ -57,8 +58,8 @@ impl Engine {
                 pumped.completions += self.deliver();
                 keeps |= pumped.completions > 0 && may_wait;
             }
-            if pumped.completions > 0 && !may_wait && by == By::Leader && self.misses.note(said) {
-                self.waker.wake();
+            if pumped.completions > 0 && !may_wait && by == By::Leader && self.wakers.misses.note(said) {
+                self.wakers.background.wake();
             }
         }
         self.flush(match keeps && !overdue {
@@ -85,7 +86,7 @@ impl Engine {
                 return;
             };
             let own_qpn = outgoing.qpn;
-            if let Some(record) = &self.record {
+            if let Some(record) = &self.witnesses.record {
                 record.sent(now, &outgoing);
             }
             if self.ways.offer(now, &outgoing, &self.memory, &mut self.counters).is_err() {
@@ -152,7 +153,7 @@ impl Engine {
     /// The same without acknowledgements that were kept back.
     fn deadline_but_for_kept(&self) -> Option<Instant> {
         let at_once = (self.turn.more_to_send || self.ways.are_blocked()).then_some(Instant::ZERO);
-        [self.rnic.poll_timeout(), self.ways.deadline(), self.held.deadline(), at_once]
+        [self.rnic.poll_timeout(), self.ways.deadline(), self.arrivals.held.deadline(), at_once]
             .into_iter()
             .flatten()
             .min()

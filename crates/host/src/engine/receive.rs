@@ -49,7 +49,7 @@ impl Engine {
     /// Takes the packets that have arrived; returns their number.
     #[inline]
     pub(super) fn receive(&mut self) -> u32 {
-        if !self.held.is_empty() && self.held.is_full() {
+        if !self.arrivals.held.is_empty() && self.arrivals.held.is_full() {
             // Packets stay in rings and sockets, which hold up their senders.
             self.counters.waited_for_receive += 1;
             return 0;
@@ -67,7 +67,7 @@ impl Engine {
         if packets > 0 {
             self.turn.came_by_udp = shm == 0;
         }
-        if self.mailboxes.len() > 1 {
+        if self.arrivals.mailboxes.len() > 1 {
             packets += self.receive_strays();
         }
         packets
@@ -76,11 +76,11 @@ impl Engine {
     /// Hands on the packets that were kept for a receive and need not be kept any longer; returns the number of packets.
     #[inline]
     pub(super) fn release_held(&mut self) -> u32 {
-        if self.held.is_empty() {
+        if self.arrivals.held.is_empty() {
             return 0;
         }
         let now = self.now();
-        self.held.release(now, &mut self.rnic, &mut self.memory)
+        self.arrivals.held.release(now, &mut self.rnic, &mut self.memory)
     }
 
     /// Takes all packets that have arrived, as far as they fit into one turn. If this process did not run for
@@ -98,12 +98,12 @@ impl Engine {
         let Some(shm) = &mut self.ways.shm else { return 0 };
         let (neighbours, mut disturbed) = shm.both();
         let (rnic, memory, counters) = (&mut self.rnic, &mut self.memory, &mut self.counters);
-        let (time, destination, held) = (&mut self.time, self.gid, &mut self.held);
-        let record = &self.record;
+        let (time, destination, held) = (&mut self.time, self.gid, &mut self.arrivals.held);
+        let record = &self.witnesses.record;
         let mut desk = Desk {
-            on_demand: &self.on_demand,
-            qps: &mut self.qps,
-            cqs: &mut self.cqs,
+            on_demand: &self.objects.on_demand,
+            qps: &mut self.objects.qps,
+            cqs: &mut self.objects.cqs,
             has_refused: &mut self.turn.has_refused,
             gid: destination,
         };
@@ -155,7 +155,7 @@ impl Engine {
 
     fn receive_udp(&mut self) -> u32 {
         let mut packets = 0;
-        let Some(mut rx) = self.rx.take() else { return 0 };
+        let Some(mut rx) = self.arrivals.rx.take() else { return 0 };
         let is_bulky = self.turn.more_to_send || self.turn.reads_all;
         for _ in 0..if is_bulky { TRAINS_PER_BULKY_TURN } else { TRAINS_PER_TURN } {
             let now = self.now();
@@ -176,7 +176,7 @@ impl Engine {
                 break;
             }
         }
-        self.rx = Some(rx);
+        self.arrivals.rx = Some(rx);
         if packets > 0 {
             self.ways.udp.pace.warm_up();
         }
@@ -196,7 +196,7 @@ impl Engine {
             self.counters.dropped_malformed += 1;
             return self.record_drop(PacketFate::Malformed, packet);
         };
-        let lane = headers.bth.dest_qpn.value() % self.mailboxes.len() as u32;
+        let lane = headers.bth.dest_qpn.value() % self.arrivals.mailboxes.len() as u32;
         if lane != self.lane {
             return self.hand_over(lane, packet);
         }
@@ -212,12 +212,14 @@ impl Engine {
             traffic_class: packet.traffic_class,
         };
         let now = self.now();
-        if let Some(record) = &self.record {
+        if let Some(record) = &self.witnesses.record {
             let is_known = self.rnic.qp(headers.bth.dest_qpn).is_some();
             record.arrived(now, is_known, arrival.source, headers, payload.len());
         }
         let copy = || packet.bytes[..packet.bytes.len() - ICRC_LEN].into();
-        if may_wait(headers.bth.opcode) && self.held.keeps(now, &self.rnic, (&arrival, headers), copy) {
+        if may_wait(headers.bth.opcode)
+            && self.arrivals.held.keeps(now, &self.rnic, (&arrival, headers), copy)
+        {
             self.counters.held_for_receive += 1;
             return;
         }
@@ -233,7 +235,7 @@ impl Engine {
     #[cold]
     fn record_drop(&mut self, fate: PacketFate, packet: &Packet<'_>) {
         let now = self.now();
-        if let Some(record) = &self.record {
+        if let Some(record) = &self.witnesses.record {
             record.dropped(now, fate, Gid::from_ip(packet.source.ip()), packet.bytes);
         }
     }
@@ -253,19 +255,19 @@ impl Engine {
     fn hand_over(&mut self, lane: u32, packet: &Packet<'_>) {
         let Packet { source, bytes, train_index, traffic_class } = *packet;
         let stray = Stray { source, traffic_class, train_index, bytes: bytes.into() };
-        if self.mailboxes[lane as usize].push(stray).is_err() {
+        if self.arrivals.mailboxes[lane as usize].push(stray).is_err() {
             self.counters.dropped_mailbox_full += 1;
         } else {
             self.counters.handed_over += 1;
             // Nothing else tells a sleeping thread about it.
-            self.waker.wake();
-            self.leader_waker.wake();
+            self.wakers.background.wake();
+            self.wakers.leader.wake();
         }
     }
 
     fn receive_strays(&mut self) -> u32 {
         let mut packets = 0;
-        let mailboxes = std::sync::Arc::clone(&self.mailboxes);
+        let mailboxes = std::sync::Arc::clone(&self.arrivals.mailboxes);
         while let Some(stray) = mailboxes[self.lane as usize].pop() {
             let Stray { source, traffic_class, train_index, bytes } = stray;
             packets += 1;

@@ -42,9 +42,9 @@ impl Engine {
         let may_sleep = self.board.prepare_sleep_seqcst()
             && self.ways.shm.as_mut().is_none_or(|shm| {
                 // While many packets are held, those in the rings are to stay there.
-                self.held.is_full() || shm.rings.inbox.prepare_sleep()
+                self.arrivals.held.is_full() || shm.rings.inbox.prepare_sleep()
             })
-            && self.mailboxes[self.lane as usize].is_empty()
+            && self.arrivals.mailboxes[self.lane as usize].is_empty()
             && left > Duration::ZERO;
         if !may_sleep {
             self.awake(who);
@@ -68,7 +68,8 @@ impl Engine {
 
     /// Whether a sleep that its time has ended, and no bell, leaves packets of neighbours to be found. That should never be.
     pub(crate) fn has_overslept(&mut self) -> bool {
-        !self.held.is_full() && self.ways.shm.as_mut().is_some_and(|shm| shm.rings.inbox.has_packets())
+        !self.arrivals.held.is_full()
+            && self.ways.shm.as_mut().is_some_and(|shm| shm.rings.inbox.has_packets())
     }
 
     /// From now on no neighbour rings, although a thread sleeps: a bell that is lost.

@@ -51,7 +51,7 @@ impl Engine {
         match self.rnic.match_tags(completion, &mut self.memory) {
             Seen::AsItIs => return false,
             Seen::Instead { cq, completion, tag, tag_context } => {
-                self.cqs.push_entry(cq, &Cqe { completion, tag, tag_context });
+                self.objects.cqs.push_entry(cq, &Cqe { completion, tag, tag_context });
             }
             Seen::Nothing => {}
         }
@@ -74,7 +74,8 @@ impl Engine {
 
     fn post_transfer(&mut self, transfer: &mut Transfer) -> Result<(), PostError> {
         let is_it = |(_, qp): &(u32, &QpEnds)| qp.qpn == transfer.qpn();
-        let index = self.qps.iter().find(is_it).map(|(index, _)| index).ok_or(PostError::NoSuchQueue)?;
+        let index =
+            self.objects.qps.iter().find(is_it).map(|(index, _)| index).ok_or(PostError::NoSuchQueue)?;
         loop {
             let (wr, data) = transfer.request();
             self.post_send(index, &wr, data)?;

@@ -106,12 +106,12 @@ impl Watch {
 impl Engine {
     /// Why a request of the queue pair was refused last.
     pub(crate) fn last_denial(&self, qpn: Qpn) -> Option<DenialCause> {
-        self.watch.denials.get(&qpn.value()).copied()
+        self.witnesses.watch.denials.get(&qpn.value()).copied()
     }
 
     /// Every queue pair, with what takes a look at it.
     pub(crate) fn each_queue_pair(&self, each: &mut dyn FnMut(Qpn, &dyn Fn() -> QpSnapshot)) {
-        for (_, ends) in self.qps.iter() {
+        for (_, ends) in self.objects.qps.iter() {
             if let Some(qp) = self.rnic.qp(ends.qpn) {
                 each(ends.qpn, &|| qp.snapshot());
             }
@@ -122,23 +122,23 @@ impl Engine {
     pub(crate) fn watch(&mut self) -> Vec<String> {
         self.begin_post();
         let now = self.now();
-        if now.saturating_since(self.watch.looked) < LOOK_INTERVAL {
+        if now.saturating_since(self.witnesses.watch.looked) < LOOK_INTERVAL {
             return Vec::new();
         }
-        self.watch.looked = now;
+        self.witnesses.watch.looked = now;
         let mut found = Vec::new();
-        for (_, qp) in self.qps.iter() {
+        for (_, qp) in self.objects.qps.iter() {
             let Some(snapshot) = self.rnic.query_qp(qp.qpn) else { continue };
-            let polls = self.cqs.get(qp.send_cq).map(|sink| sink.notifier.look().empty_polls);
+            let polls = self.objects.cqs.get(qp.send_cq).map(|sink| sink.notifier.look().empty_polls);
             let unsignaled = qp.places.as_ref().and_then(|places| places.posted_without_signal());
             found.extend(of_queue_pair(qp.qpn.value(), &snapshot, unsignaled.zip(polls)));
         }
-        for (id, sink) in self.cqs.iter_mut() {
+        for (id, sink) in self.objects.cqs.iter_mut() {
             let taken = sink.ring.observe_taken_acquire();
             let waiting = sink.ring.pushed().saturating_sub(taken);
             found.extend(of_completion_queue(id, taken, waiting, &sink.notifier.look()));
         }
-        self.watch.note(now, found)
+        self.witnesses.watch.note(now, found)
     }
 }
 

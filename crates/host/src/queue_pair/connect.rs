@@ -175,7 +175,7 @@ impl QueuePair {
             attr.recovery = Some(Recovery::GoBackN);
         }
         if attr.state == Some(QpState::Reset) {
-            engine.held.forget(self.qpn);
+            engine.arrivals.held.forget(self.qpn);
         }
         let begins_to_receive = before.state == QpState::Init && attr.state == Some(QpState::Rtr);
         if self.service.is_datagram() && begins_to_receive {

@@ -67,7 +67,7 @@ impl ProtectionDomain {
     /// # Errors
     /// [`CreateError`].
     pub fn queue_pair(&self, config: &QueuePairConfig<'_>) -> Result<QueuePair, CreateError> {
-        self.queue_pair_in(config, Home::Arena(&self.inner.device.rings), false)
+        self.queue_pair_in(config, Home::Arena(&self.inner.device.arenas.rings), false)
     }
 
     /// The same, with the rings in a place of the caller's choice. `on_demand`: receives stay in their ring, unannounced, until a

@@ -24,7 +24,7 @@ impl ProtectionDomain {
     /// # Errors
     /// [`MemoryError`].
     pub fn allocate(&self, length: usize, access: Access) -> Result<Buffer, MemoryError> {
-        let memory = self.inner.device.pool.allocate(length, 4096.min(length.next_power_of_two()));
+        let memory = self.inner.device.arenas.pool.allocate(length, 4096.min(length.next_power_of_two()));
         let memory = memory.map_err(MemoryError::Pool)?;
         // SAFETY: the buffer owns the memory, and drops the region first.
         let region = unsafe { self.register(memory.as_ptr(), length, access) }?;
