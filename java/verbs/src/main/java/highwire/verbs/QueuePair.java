@@ -307,8 +307,10 @@ public final class QueuePair extends VerbsObject implements ConnectedQueuePair {
         while (isDirect && done < requests.length && tryDirect(requests[done])) {
             done++;
         }
-        counters.addFirst(done);
-        call.taken(done);
+        if (done > 0) {
+            counters.addFirst(done);
+            call.taken(done);
+        }
         if (done < requests.length) {
             postToRing(call, done);
         }
