@@ -9,6 +9,13 @@ import java.nio.channels.DatagramChannel;
 /**
  * The bits by which the engine finds queues with new work, and the way to wake it.
  *
+ * <pre>
+ *    0  magic u32 │ version u16 │ … │ 8 bits u32
+ *  128  summary u64     bit w is set if word w may have work     set here, taken by the engine
+ *  256  sleeping u64    the engine wants to be woken             set by the engine, taken here
+ *  384  words u64 …     bit b of word w is queue 64·w + b        set here, taken by the engine
+ * </pre>
+ *
  * <p>A ringing thread sets its bit before it looks at the summary, and the engine takes the summary before it
  * takes the words, so no bell is lost.
  */

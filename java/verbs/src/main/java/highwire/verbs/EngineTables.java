@@ -7,6 +7,12 @@ import java.lang.invoke.VarHandle;
 /**
  * The tables in which the engine publishes queue pairs and regions. Entries are read without a lock: an even number before and after, the same
  * both times, means that the engine did not write meanwhile. Since the number only grows, an entry whose number is still the same is still the same.
+ *
+ * <pre>
+ *  an entry:  0 sequence u64 │ 8 key u32, state u32 │ six words u64
+ *    queue pair   PD, access │ peer's QPN, ready │ peer's GID (two words) │ receive ring, completion ring │ …
+ *    region       PD, access │ address │ length │ segment, queue pair to which it is bound │ offset │ bytes missing before, behind
+ * </pre>
  */
 final class EngineTables {
     private static final int READ_ATTEMPTS = 64;

@@ -7,6 +7,14 @@ import java.lang.foreign.MemorySegment;
 /**
  * The filling end of a ring. One thread at a time.
  *
+ * <pre>
+ *    0  magic u32 │ version u16 │ kind u16 │ bytes of a slot u32 │ slots u32 │ begin of the slots u32 │ … │ 24 total bytes u64
+ *  128  tail u64      slots filled so far    │ 144 in_use u64 (send ring): {@link Claim}    written by this program
+ *  256  head u64      slots emptied so far   │ 264 held u64 (receive ring)                  written by the engine
+ *  384  arm u64 │ 392 wanted u64 (receive ring)                                             written by both
+ *  512  slots: {@link SendRequest}, {@link ReceiveRequest}
+ * </pre>
+ *
  * <p>The tail is this program's: it is kept here and never read back. The head is the engine's: a cached copy
  * says how much room there is for certain, and the shared one is read only if that is too little.
  */

@@ -5,7 +5,15 @@ import java.net.InetAddress;
 import java.util.ArrayList;
 import java.util.List;
 
-/** A send request as it is described once; {@link QueuePair#postSend} serialises it. The setters return this. */
+/**
+ * A send request as it is described once; {@link QueuePair#postSend} serialises it. The setters return this.
+ *
+ * <pre>
+ *  0 wr_id u64 │ 8 opcode u8, flags u8, pieces u16, inline bytes u32 │ 16 immediate u32 │ 20 rkey u32 │ 24 remote address u64
+ *  32 compare or add, or low half of a GID u64 │ 40 swap, or high half u64 │ 48 QPN u32, Q_Key u32 │ 56 flow u64
+ *  64 inline bytes, or pieces: address u64, length u32, lkey u32
+ * </pre>
+ */
 public final class SendRequest {
     final Opcode opcode;
     final List<MemoryRegion> regions = new ArrayList<>();
