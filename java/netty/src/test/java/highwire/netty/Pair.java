@@ -33,7 +33,12 @@ final class Pair implements AutoCloseable {
 
     /** Null in place of a door is plain TCP by Netty's own channels. */
     Pair(Path serverDoor, Path clientDoor) {
-        serverGroup = group(serverDoor);
+        this(serverDoor, clientDoor, group(serverDoor));
+    }
+
+    /** With a server whose event loop waits in its own way. */
+    Pair(Path serverDoor, Path clientDoor, EventLoopGroup serverGroup) {
+        this.serverGroup = serverGroup;
         clientGroup = group(clientDoor);
         serverType = serverDoor == null ? NioServerSocketChannel.class : HighwireServerSocketChannel.class;
         clientType = clientDoor == null ? NioSocketChannel.class : HighwireSocketChannel.class;

@@ -1,8 +1,12 @@
 package highwire.netty;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import highwire.verbs.IdleStrategy;
+import io.netty.channel.EventLoopGroup;
+import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.handler.timeout.IdleStateEvent;
 import io.netty.handler.timeout.IdleStateHandler;
 import java.util.ArrayList;
@@ -43,6 +47,26 @@ class WaitingTest {
             }
             // Netty's selector looks again after a second by itself; that must not be what brings the bytes.
             assertTrue(loop.rings() >= 45, loop.rings() + " rings for 50 sleeps");
+        }
+    }
+
+    /** A loop that never sleeps gets no datagram, and takes what comes all the same. */
+    @Test
+    void a_loop_waits_as_it_was_told() throws Exception {
+        EventLoopGroup group = new MultiThreadIoEventLoopGroup(1, HighwireIoHandler.newFactory(engine.door, IdleStrategy::spinning));
+        try (Pair pair = new Pair(engine.door, engine.door, group).listen()) {
+            End client = pair.connect();
+            End server = pair.accept();
+            HighwireIoHandler loop = HighwireIoHandler.of(server.channel.eventLoop());
+            client.write(new byte[1]);
+            server.awaitBytes(1);
+            long rings = loop.rings();
+            for (int i = 2; i <= 50; i++) {
+                client.write(new byte[1]);
+                server.awaitBytes(i);
+                assertFalse(loop.isAsleep());
+            }
+            assertEquals(rings, loop.rings());
         }
     }
 
