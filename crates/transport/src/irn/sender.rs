@@ -161,6 +161,11 @@ impl SenderWindow {
     /// The packet to resend now, if any; calling it again gives the same answer.
     #[inline]
     pub fn peek_retransmit(&mut self) -> Option<Psn> {
+        if self.rule.is_idle() { None } else { self.ask_rule() }
+    }
+
+    #[inline(never)]
+    fn ask_rule(&mut self) -> Option<Psn> {
         let psn = self.rule.next(&account!(self))?;
         let is_own = matches!(self.rule, Rule::Own(_));
         (!is_own || self.is_missing(psn)).then_some(psn)
@@ -182,7 +187,7 @@ impl SenderWindow {
             return AckOutcome::default();
         };
         let mut outcome = AckOutcome { newly_acked, newly_arrived, ..AckOutcome::default() };
-        if self.in_recovery || !self.sacked.is_empty() || self.rule.heeds_progress() {
+        if self.in_recovery || !self.sacked.is_empty() || !self.rule.is_idle() {
             self.reconsider(None, 0, &mut outcome);
         }
         outcome
@@ -295,7 +300,12 @@ impl SenderWindow {
     }
 
     /// Lets the rule decide what to repair after the front or the SACK window has changed.
+    #[inline(never)]
     fn reconsider(&mut self, sack_high: Option<Psn>, sack_run: u32, outcome: &mut AckOutcome) {
+        let is_calm = !self.in_recovery && self.sacked.is_empty() && sack_high.is_none();
+        if is_calm && !self.rule.heeds_progress() {
+            return;
+        }
         // Rule 3, second half (IRN §3.1): everything sent before the last retransmission has arrived.
         let recovered = self.in_recovery && self.recovery_psn.is_before(self.first_unacknowledged());
         self.in_recovery &= !recovered;
@@ -306,6 +316,7 @@ impl SenderWindow {
     }
 
     /// The packet leaves again.
+    #[inline(never)]
     fn on_retransmit(&mut self, psn: Psn) {
         let begins = self.rule.begins_repair(psn);
         self.rule.on_resent(&account!(self), psn);

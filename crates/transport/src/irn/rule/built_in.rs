@@ -41,6 +41,12 @@ impl Rule {
         }
     }
 
+    /// Whether it is IRN's own and has nothing in mind: the case of nearly every packet.
+    #[inline(always)]
+    pub(in crate::irn) fn is_idle(&self) -> bool {
+        matches!(self, Rule::Selective(rule) if rule.is_idle())
+    }
+
     /// What the rule will do next, and the packet that it has in mind; nothing of another crate's rule.
     pub(in crate::irn) fn step(&self) -> Option<(Repair, Psn)> {
         match self {
@@ -64,14 +70,17 @@ macro_rules! pass_on {
 }
 
 impl RecoveryRule for Rule {
+    #[inline]
     fn on_ack(&mut self, account: &Account<'_>, news: News) -> bool {
         pass_on!(self, rule => rule.on_ack(account, news))
     }
 
+    #[inline]
     fn on_trimmed(&mut self, account: &Account<'_>, psn: Psn) -> bool {
         pass_on!(self, rule => rule.on_trimmed(account, psn))
     }
 
+    #[inline]
     fn on_timeout(&mut self, account: &Account<'_>) {
         pass_on!(self, rule => rule.on_timeout(account));
     }
@@ -81,14 +90,17 @@ impl RecoveryRule for Rule {
         pass_on!(self, rule => rule.next(account))
     }
 
+    #[inline]
     fn on_resent(&mut self, account: &Account<'_>, psn: Psn) {
         pass_on!(self, rule => rule.on_resent(account, psn));
     }
 
+    #[inline]
     fn begins_repair(&self, psn: Psn) -> bool {
         pass_on!(self, rule => rule.begins_repair(psn))
     }
 
+    #[inline]
     fn repaired_since(&self, front: Psn) -> Option<Psn> {
         pass_on!(self, rule => rule.repaired_since(front))
     }
@@ -98,6 +110,7 @@ impl RecoveryRule for Rule {
         pass_on!(self, rule => rule.heeds_progress())
     }
 
+    #[inline]
     fn keeps_sacks(&self) -> bool {
         pass_on!(self, rule => rule.keeps_sacks())
     }

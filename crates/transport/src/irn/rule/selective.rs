@@ -55,6 +55,12 @@ impl Selective {
         (*evident_psn, *is_presumed)
     }
 
+    /// Whether nothing is to be resent.
+    #[inline(always)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.repair == Repair::Idle && self.trimmed.is_empty()
+    }
+
     fn resend_front(&mut self, account: &Account<'_>) {
         self.retransmit_psn = account.first_unacknowledged;
         self.repair = Repair::Resend;
@@ -162,6 +168,7 @@ impl Selective {
 }
 
 impl RecoveryRule for Selective {
+    #[inline]
     fn on_ack(&mut self, account: &Account<'_>, news: News) -> bool {
         let mut in_recovery = account.in_recovery;
         if news.recovered {
@@ -178,10 +185,12 @@ impl RecoveryRule for Selective {
         self.look_for_loss(account)
     }
 
+    #[inline]
     fn on_trimmed(&mut self, _account: &Account<'_>, psn: Psn) -> bool {
         self.trimmed.name(psn)
     }
 
+    #[inline]
     fn on_timeout(&mut self, account: &Account<'_>) {
         self.trimmed.clear();
         self.resend_front(account);
@@ -201,6 +210,7 @@ impl RecoveryRule for Selective {
         }
     }
 
+    #[inline]
     fn on_resent(&mut self, account: &Account<'_>, psn: Psn) {
         if self.is_trimmed(psn) {
             self.trimmed.on_resent(psn, account.next_to_send);
@@ -219,16 +229,18 @@ impl RecoveryRule for Selective {
         self.repair = Repair::Search;
     }
 
+    #[inline]
     fn begins_repair(&self, psn: Psn) -> bool {
         !self.is_trimmed(psn)
     }
 
+    #[inline]
     fn repaired_since(&self, front: Psn) -> Option<Psn> {
         if self.trimmed.is_empty() { None } else { self.trimmed.resent_before(front) }
     }
 
     #[inline]
     fn heeds_progress(&self) -> bool {
-        self.repair != Repair::Idle || !self.trimmed.is_empty()
+        !self.is_idle()
     }
 }
