@@ -122,6 +122,7 @@ impl World for Script {
         if !is_unchanged() {
             return Slept::Posted;
         }
+        assert!(!self.is_there.get(), "it falls asleep though its event is there, and nobody will wake it");
         self.pass_long();
         match self.below(10) {
             0 if timeout.is_some() => return Slept::TimedOut,
@@ -209,6 +210,10 @@ impl Work for Script {
         if !self.can_rest {
             return None;
         }
+        if word.posts() != seen {
+            return Some(Slept::Posted);
+        }
+        assert!(!self.is_there.get(), "it rests though its event is there, and nobody will ring");
         self.pass_long();
         Some(match self.below(12) {
             0 if deadline.is_some_and(|deadline| world::now() >= deadline) => Slept::TimedOut,
@@ -244,6 +249,10 @@ fn play(strategy: Strategy, seed: u64) -> (BTreeMap<&'static str, u64>, u64) {
         let is_over = || {
             let is_there = script.is_there.get();
             script.note("look", u64::from(is_there));
+            if !is_there && script.chance(0.03) {
+                // Another thread brings it right after this look.
+                script.tell();
+            }
             is_there
         };
         let wait = Wait {

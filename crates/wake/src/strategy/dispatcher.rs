@@ -203,6 +203,17 @@ mod tests {
         }
     }
 
+    /// Longer than anything takes here, however busy the machine is.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn until(what: &str, is_so: impl Fn() -> bool) {
+        let begin = world::now();
+        while !is_so() {
+            assert!(begin.elapsed() < PATIENCE, "{what}");
+            std::thread::yield_now();
+        }
+    }
+
     /// Work that has an event for a thread in every hundredth turn, while it has any.
     struct Events {
         word: WakeWord,
@@ -259,7 +270,7 @@ mod tests {
             account: &account,
             is_over: &is_over,
             work,
-            deadline: None,
+            deadline: Some(world::now() + PATIENCE),
         };
         assert_eq!(dispatcher.wait(station, &wait), Outcome::Over);
         account.figures()
@@ -274,9 +285,7 @@ mod tests {
             }
             assert!(station.seat.beats() > 0, "others see that it runs");
             // No thread waits: it goes, and says so.
-            while work.handed_over.load(Ordering::SeqCst) == 0 {
-                std::thread::yield_now();
-            }
+            until("it hands the work over", || work.handed_over.load(Ordering::SeqCst) > 0);
         });
         assert!(work.turns.load(Ordering::SeqCst) >= 5_000);
     }
@@ -287,9 +296,7 @@ mod tests {
             std::thread::scope(|threads| {
                 let waiting = threads.spawn(|| wait_once(dispatcher, station, work));
                 // Twice: the thread that waits leaves its work as well, as long as no dispatcher leads.
-                while station.seat.beats() == 0 || station.seat.is_taken() {
-                    std::thread::yield_now();
-                }
+                until("it comes and goes", || station.seat.beats() > 0 && !station.seat.is_taken());
                 assert!(!waiting.is_finished(), "its event has not come");
                 // The background thread finds it.
                 work.are_there.fetch_add(1, Ordering::SeqCst);
@@ -300,9 +307,7 @@ mod tests {
             work.left.store(1, Ordering::SeqCst);
             std::thread::scope(|threads| {
                 let waiting = threads.spawn(|| wait_once(dispatcher, station, work));
-                while station.seat.beats() == before {
-                    std::thread::yield_now();
-                }
+                until("it is back", || station.seat.beats() != before);
                 work.are_there.fetch_add(1, Ordering::SeqCst);
                 work.word.post();
                 waiting.join().expect("no panic");
