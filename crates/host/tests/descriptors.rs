@@ -94,7 +94,7 @@ fn a_thread_in_poll_finds_its_events_itself_where_threads_do_the_work() {
             });
             let of = |wanted| figure(&serving.device, wanted);
             match mode {
-                WakeMode::Power | WakeMode::Event => {
+                WakeMode::Power | WakeMode::Dispatcher | WakeMode::Event => {
                     assert!(slept > 0 && of("wake_polls") == 0, "{link} {mode}: it does not poll");
                 }
                 _ => {

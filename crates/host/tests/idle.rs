@@ -28,7 +28,7 @@ fn sleeps() -> i64 {
 
 #[test]
 fn threads_that_wait_for_nothing_wake_up_a_few_times_a_second_all_together() {
-    for mode in [WakeMode::Balanced, WakeMode::Power] {
+    for mode in [WakeMode::Balanced, WakeMode::Power, WakeMode::Dispatcher] {
         let mut setup = Setup::new(Service::Rc, LinkChoice::Auto).engine(Engine::Both);
         setup.config.wake = Some(mode);
         let end = setup.end();

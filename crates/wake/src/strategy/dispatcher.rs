@@ -220,7 +220,9 @@ mod tests {
         are_there: AtomicU64,
         left: AtomicU64,
         turns: AtomicU64,
+        /// By the dispatcher. The thread that waits, and made this, leaves its work as well.
         handed_over: AtomicU64,
+        waits: std::thread::ThreadId,
     }
 
     impl Work for Events {
@@ -234,7 +236,18 @@ mod tests {
             if self.word.post() == crate::Posted::Woke { Turn::Woke } else { Turn::Worked }
         }
         fn hand_over(&self) {
-            self.handed_over.fetch_add(1, Ordering::SeqCst);
+            if std::thread::current().id() != self.waits {
+                self.handed_over.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Ends a dispatcher, also if the test fails.
+    struct Closing<'a>(&'a Dispatcher);
+
+    impl Drop for Closing<'_> {
+        fn drop(&mut self) {
+            self.0.close();
         }
     }
 
@@ -242,13 +255,20 @@ mod tests {
     fn beside(quiet: Duration, events: u64, wait: impl FnOnce(&Dispatcher, &Station, &Events)) -> Events {
         let dispatcher = Dispatcher { quiet, ..Dispatcher::default() };
         let station = Station::new();
+        let waits = std::thread::current().id();
         let [are_there, turns, handed_over] = [const { AtomicU64::new(0) }; 3];
-        let work =
-            Events { word: WakeWord::default(), are_there, left: AtomicU64::new(events), turns, handed_over };
+        let work = Events {
+            word: WakeWord::default(),
+            are_there,
+            left: AtomicU64::new(events),
+            turns,
+            handed_over,
+            waits,
+        };
         std::thread::scope(|threads| {
             threads.spawn(|| dispatcher.serve_for(&station, &work));
+            let _closing = Closing(&dispatcher);
             wait(&dispatcher, &station, &work);
-            dispatcher.close();
         });
         assert!(!station.seat.is_taken(), "it has gone");
         work
