@@ -400,6 +400,7 @@ async fn scan(
     let (low, high) = rows::range(&table);
     let result =
         local.transact_at_most(attempts_max, patience_ns, false, async |transaction: &mut Transaction| {
+            transaction.show_versions();
             let (entries, rows) = transaction.scan(&table, low, high).await?;
             let is_wanted = |found: &Found| found.kind == Kind::Bytes && found.key.starts_with(&prefix);
             let mut entries =
@@ -474,7 +475,10 @@ async fn commit(local: Local, seen: Footprint, writes: Vec<WriteRequest>) -> Res
         transaction.prefetch(writes.iter().map(|write| (&write.table[..], &write.key[..]))).await?;
         for write in &writes {
             match &write.value {
-                Some(value) => transaction.put(&write.table, &write.key, Kind::Bytes, value).await?,
+                // The new value is another one: it does not expire.
+                Some(value) => {
+                    transaction.put_until(&write.table, &write.key, Kind::Bytes, value, None).await?;
+                }
                 None => drop(transaction.delete(&write.table, &write.key).await?),
             }
         }
@@ -500,7 +504,8 @@ async fn restore(
         }
         transaction.prefetch(cells.iter().map(|cell| (&cell.table[..], &cell.key[..]))).await?;
         for cell in &cells {
-            transaction.put(&cell.table, &cell.key, cell.kind, &cell.value).await?;
+            let BackupEntry { table, key, kind, expires, value } = cell;
+            transaction.put_until(table, key, *kind, value, *expires).await?;
         }
         match &to {
             Some(value) => transaction.put(&note_table, &note_key, Kind::Bytes, value).await?,

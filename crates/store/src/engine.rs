@@ -8,6 +8,7 @@ mod drive;
 mod starter;
 
 use crate::access::{Access, Gate, NodeKey, key};
+use crate::clock::Wall;
 use crate::config::ClusterConfig;
 use crate::disk::Disk;
 use crate::door::Keeper;
@@ -99,6 +100,7 @@ pub struct Store {
     pub(crate) access: Access,
     /// The loop that serves them.
     pub(crate) io: Handle,
+    pub(crate) wall: Wall,
 }
 
 /// Why a node has ended, if not because it was told to.
@@ -166,6 +168,12 @@ impl Store {
     /// Whether the node has left the cluster, and ends because of that.
     pub fn has_left(&self) -> bool {
         matches!(*self.end.lock().unwrap_or_else(PoisonError::into_inner), End::Left)
+    }
+
+    /// The node's time of day, for tests that move it.
+    #[doc(hidden)]
+    pub fn wall(&self) -> &Wall {
+        &self.wall
     }
 
     /// Asks the node to end.
@@ -294,11 +302,13 @@ impl Engine {
         let (started, ready) = mpsc::channel();
         let waits_for = Arc::new(Mutex::new(Some("the node is starting".to_string())));
         let end = Arc::new(Mutex::new(End::Told));
+        let wall = Wall::default();
         let starter = Starter {
             config: config.clone(),
             settings,
             id: NodeId(id),
             boot,
+            wall: wall.clone(),
             disk,
             register,
             commands: commands.clone(),
@@ -334,7 +344,8 @@ impl Engine {
             tls.follow(&io);
         }
         let access = Access::node(&key, tls);
-        let store = Store { commands, bell, introduction, waits_for, doors, end, keeper, key, access, io };
+        let store =
+            Store { commands, bell, introduction, waits_for, doors, end, keeper, key, access, io, wall };
         peers::introduce(&store, config).map_err(|error| failed("a thread", error))?;
         door::open(listener, &store).map_err(|error| failed("a thread", error))?;
         Ok(Engine { store, thread: Some(thread) })

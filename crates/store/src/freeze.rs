@@ -202,7 +202,7 @@ impl Local {
         })?;
         let mut cells = Vec::new();
         for (_, row) in &page.rows {
-            for Cell { table, key, kind, value } in Row::parse(row)?.cells {
+            for Cell { table, key, kind, expires, value } in Row::parse(row)?.cells {
                 let value = match value {
                     _ if !has_values => Vec::new(),
                     Value::Short(value) => value,
@@ -217,7 +217,7 @@ impl Local {
                             .to_vec()
                     }
                 };
-                cells.push(BackupEntry { table, key, kind, value });
+                cells.push(BackupEntry { table, key, kind, expires, value });
             }
         }
         Ok(BackupAnswer::Page { cells, is_last: page.is_last })

@@ -42,6 +42,7 @@ mod resp;
 mod rows;
 mod scan;
 mod session;
+mod sweep;
 mod tls;
 mod transaction;
 
@@ -52,6 +53,8 @@ pub use backup::{
 };
 pub use client::{Client, ClientTransaction, Counts};
 pub use clock::Clock;
+#[doc(hidden)]
+pub use clock::Wall;
 pub use config::{ClusterConfig, ConfigError, DoorLimits, Link, NodeConfig};
 pub use engine::{Engine, StartError, Store};
 pub use error::StoreError;

@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 use std::marker::PhantomData;
 
 /// The first bytes of a conversation: this protocol, and its version.
-pub(crate) const GREETING: [u8; 8] = *b"hwstore4";
+pub(crate) const GREETING: [u8; 8] = *b"hwstore5";
 
 /// What to say to the one that has greeted so: nothing if it may go on, and nothing that it would understand if it speaks another protocol.
 pub(crate) fn check_greeting(greeting: [u8; 8]) -> Result<(), Option<StoreError>> {
@@ -454,7 +454,13 @@ mod tests {
 
     fn restore_sample() -> Request {
         let kind = crate::rows::Kind::Fields;
-        let cell = BackupEntry { table: b"t".to_vec(), key: b"k".to_vec(), kind, value: b"v".to_vec() };
+        let cell = BackupEntry {
+            table: b"t".to_vec(),
+            key: b"k".to_vec(),
+            kind,
+            expires: Some(9),
+            value: b"v".to_vec(),
+        };
         let note = (b"t".to_vec(), b"n".to_vec());
         Request::Restore { note, from: None, to: Some(b"1".to_vec()), cells: vec![cell] }
     }

@@ -14,8 +14,12 @@
 //! then has the value's length and its place. Every transaction that changes such a value changes the entry's row as
 //! well, so a reader whose entry is still the same has seen one value and not pieces of two; and searches,
 //! scans and counts read rows that are short.
+//!
+//! **An entry may expire.** Then its time stands in the row, and a transaction that reads the row at that time or later takes the entry away
+//! (`Row::take_expired`). Entries of ordered tables do not expire.
 
 use crate::error::StoreError;
+use crate::order::is_ordered;
 use highwire_txn::Key;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +48,9 @@ const ENTRY_HEADER_BYTES: usize = 1 + 2 + 1 + 2;
 const LONG_HEADER_BYTES: usize = 1 + 2;
 /// In the byte of an entry's kind: its value is long, and lies elsewhere.
 const LONG: u8 = 0x40;
+/// In the same byte: the entry's time stands between its key and its value.
+const EXPIRES: u8 = 0x80;
+const EXPIRY_BYTES: usize = 8;
 /// A table's rows lie in this many runs, which are spread over the regions.
 const RUNS_PER_TABLE_LOG2: u32 = 4;
 const KEY_BITS: u32 = 48;
@@ -59,12 +66,50 @@ pub(crate) enum Kind {
     Fields = 1,
 }
 
+impl Kind {
+    /// The kind that a byte without marks stands for.
+    fn of(byte: u8) -> Option<Kind> {
+        match byte {
+            0 => Some(Kind::Bytes),
+            1 => Some(Kind::Fields),
+            _ => None,
+        }
+    }
+}
+
+/// When an entry expires: milliseconds since 1970, never 0.
+pub(crate) type Expiry = Option<u64>;
+
+fn take_expiry(mark: u8, bytes: &mut &[u8]) -> Option<Expiry> {
+    if mark & EXPIRES == 0 {
+        return Some(None);
+    }
+    let (time, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    match u64::from_le_bytes(*time) {
+        0 => None,
+        time => Some(Some(time)),
+    }
+}
+
+fn put_expiry(expires: Expiry, bytes: &mut Vec<u8>) {
+    if let Some(time) = expires {
+        bytes.extend_from_slice(&time.to_le_bytes());
+    }
+}
+
+/// Whether a value lies beside its key.
+pub(crate) fn is_short(value_bytes: usize, expires: Expiry) -> bool {
+    value_bytes + expires.map_or(0, |_| EXPIRY_BYTES) <= SHORT_VALUE_BYTES_MAX
+}
+
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) table: Vec<u8>,
     pub(crate) key: Vec<u8>,
     pub(crate) kind: Kind,
+    pub(crate) expires: Expiry,
     pub(crate) value: Value,
 }
 
@@ -93,18 +138,25 @@ pub(crate) struct BackupEntry {
     pub(crate) table: Vec<u8>,
     pub(crate) key: Vec<u8>,
     pub(crate) kind: Kind,
+    pub(crate) expires: Expiry,
     pub(crate) value: Vec<u8>,
 }
 
 impl BackupEntry {
+    /// Whether its time has come.
+    pub(crate) fn has_expired(&self, now_ms: u64) -> bool {
+        self.expires.is_some_and(|time| time <= now_ms) && !is_ordered(&self.table)
+    }
+
     /// Appends its bytes, of which [`BackupEntry::parse_all`] makes it again.
     pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
         bytes.push(self.table.len() as u8);
         bytes.extend_from_slice(&(self.key.len() as u16).to_le_bytes());
-        bytes.push(self.kind as u8);
+        bytes.push(self.kind as u8 | if self.expires.is_some() { EXPIRES } else { 0 });
         bytes.extend_from_slice(&(self.value.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&self.table);
         bytes.extend_from_slice(&self.key);
+        put_expiry(self.expires, bytes);
         bytes.extend_from_slice(&self.value);
     }
 
@@ -114,16 +166,13 @@ impl BackupEntry {
         while !bytes.is_empty() {
             let (header, rest) = bytes.split_first_chunk::<8>()?;
             bytes = rest;
-            let kind = match header[3] {
-                0 => Kind::Bytes,
-                1 => Kind::Fields,
-                _ => return None,
-            };
+            let kind = Kind::of(header[3] & !EXPIRES)?;
             let table = take(&mut bytes, usize::from(header[0]))?.to_vec();
             let key = take(&mut bytes, usize::from(u16::from_le_bytes([header[1], header[2]])))?.to_vec();
+            let expires = take_expiry(header[3], &mut bytes)?;
             let length = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
             let value = take(&mut bytes, length as usize)?.to_vec();
-            entries.push(BackupEntry { table, key, kind, value });
+            entries.push(BackupEntry { table, key, kind, expires, value });
         }
         Some(entries)
     }
@@ -138,7 +187,13 @@ pub(crate) struct Row {
 
 impl Cell {
     fn bytes(&self) -> usize {
-        ENTRY_HEADER_BYTES + self.table.len() + self.key.len() + self.value.bytes()
+        let expiry_bytes = self.expires.map_or(0, |_| EXPIRY_BYTES);
+        ENTRY_HEADER_BYTES + self.table.len() + self.key.len() + expiry_bytes + self.value.bytes()
+    }
+
+    /// Whether its time has come.
+    pub(crate) fn has_expired(&self, now_ms: u64) -> bool {
+        self.expires.is_some_and(|time| time <= now_ms) && !is_ordered(&self.table)
     }
 
     fn is(&self, table: &[u8], key: &[u8]) -> bool {
@@ -159,10 +214,13 @@ impl Row {
         for cell in &self.cells {
             bytes.push(cell.table.len() as u8);
             bytes.extend_from_slice(&(cell.key.len() as u16).to_le_bytes());
-            bytes.push(cell.kind as u8 | if matches!(cell.value, Value::Long { .. }) { LONG } else { 0 });
+            let long = if matches!(cell.value, Value::Long { .. }) { LONG } else { 0 };
+            let expires = if cell.expires.is_some() { EXPIRES } else { 0 };
+            bytes.push(cell.kind as u8 | long | expires);
             bytes.extend_from_slice(&(cell.value.bytes() as u16).to_le_bytes());
             bytes.extend_from_slice(&cell.table);
             bytes.extend_from_slice(&cell.key);
+            put_expiry(cell.expires, &mut bytes);
             match &cell.value {
                 Value::Short(value) => bytes.extend_from_slice(value),
                 Value::Long { bytes: length, step } => {
@@ -178,10 +236,20 @@ impl Row {
         self.cells.iter().find(|cell| cell.is(table, key))
     }
 
-    /// Removes an entry; returns its value.
-    pub(crate) fn remove(&mut self, table: &[u8], key: &[u8]) -> Option<Value> {
+    /// Removes an entry.
+    pub(crate) fn remove(&mut self, table: &[u8], key: &[u8]) -> Option<Cell> {
         let at = self.cells.iter().position(|cell| cell.is(table, key))?;
-        Some(self.cells.remove(at).value)
+        Some(self.cells.remove(at))
+    }
+
+    /// Whether an entry's time has come.
+    pub(crate) fn has_expired(&self, now_ms: u64) -> bool {
+        self.cells.iter().any(|cell| cell.has_expired(now_ms))
+    }
+
+    /// Removes all entries whose time has come.
+    pub(crate) fn take_expired(&mut self, now_ms: u64) -> Vec<Cell> {
+        self.cells.extract_if(.., |cell| cell.has_expired(now_ms)).collect()
     }
 
     /// Whether there is room for an entry.
@@ -206,13 +274,10 @@ fn parse(mut bytes: &[u8]) -> Option<Row> {
     while !bytes.is_empty() {
         let header = take(&mut bytes, ENTRY_HEADER_BYTES)?;
         let length = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
-        let kind = match header[3] & !LONG {
-            0 => Kind::Bytes,
-            1 => Kind::Fields,
-            _ => return None,
-        };
+        let kind = Kind::of(header[3] & !(LONG | EXPIRES))?;
         let table = take(&mut bytes, usize::from(header[0]))?.to_vec();
         let key = take(&mut bytes, length(1))?.to_vec();
+        let expires = take_expiry(header[3], &mut bytes)?;
         let value = take(&mut bytes, length(4))?;
         let value = match header[3] & LONG {
             0 => Value::Short(value.to_vec()),
@@ -222,7 +287,7 @@ fn parse(mut bytes: &[u8]) -> Option<Row> {
                 Value::Long { bytes: u32::from_le_bytes(*length), step }
             }
         };
-        cells.push(Cell { table, key, kind, value });
+        cells.push(Cell { table, key, kind, expires, value });
     }
     Some(Row { overflows, cells })
 }
@@ -339,7 +404,7 @@ mod tests {
 
     fn cell(key: &str, value_bytes: usize) -> Cell {
         let value = Value::Short(vec![7; value_bytes]);
-        Cell { table: b"t".to_vec(), key: key.into(), kind: Kind::Bytes, value }
+        Cell { table: b"t".to_vec(), key: key.into(), kind: Kind::Bytes, expires: None, value }
     }
 
     #[test]
@@ -352,6 +417,8 @@ mod tests {
                     cell("", 100),
                     Cell { kind: Kind::Fields, ..cell("b", 3) },
                     Cell { value: Value::Long { bytes: 1 << 20, step: 63 }, ..cell("c", 0) },
+                    Cell { expires: Some(1 << 41), ..cell("d", 9) },
+                    Cell { expires: Some(1), value: Value::Long { bytes: 5000, step: 2 }, ..cell("e", 0) },
                 ],
             };
             assert_eq!(Row::parse(&row.to_bytes()), Ok(row));
@@ -361,7 +428,7 @@ mod tests {
     #[test]
     fn damaged_rows_never_panic() {
         let long = Cell { value: Value::Long { bytes: 9, step: 1 }, ..cell("e", 0) };
-        let bytes = Row { overflows: true, cells: vec![cell("abc", 20), cell("d", 5), long] }.to_bytes();
+        let bytes = Row { overflows: true, cells: vec![cell("abc", 20), expiring("d", 5), long] }.to_bytes();
         let mut rng = Rng::new(3);
         for _ in 0..5000 {
             let mut bent = bytes.clone();
@@ -379,6 +446,7 @@ mod tests {
             table: vec![1; TABLE_BYTES_MAX],
             key: vec![2; KEY_BYTES_MAX],
             kind: Kind::Bytes,
+            expires: None,
             value: Value::Short(vec![3; SHORT_VALUE_BYTES_MAX + extra]),
         };
         assert!(Row::default().has_room_for(&longest(0)));
@@ -392,6 +460,76 @@ mod tests {
     fn a_row_of_short_values_is_as_it_always_was() {
         let bytes = Row { overflows: true, cells: vec![cell("abc", 2)] }.to_bytes();
         assert_eq!(bytes, [1, 1, 3, 0, 0, 2, 0, b't', b'a', b'b', b'c', 7, 7]);
+    }
+
+    fn expiring(key: &str, time: u64) -> Cell {
+        Cell { expires: Some(time), ..cell(key, 2) }
+    }
+
+    #[test]
+    fn a_row_of_entries_that_expire_has_their_times_behind_their_keys() {
+        let bytes = Row { overflows: false, cells: vec![expiring("abc", 0x0102), cell("d", 0)] }.to_bytes();
+        let expected = [
+            &[0, 1, 3, 0, 0x80, 2, 0][..],
+            b"tabc",
+            &[2, 1, 0, 0, 0, 0, 0, 0, 7, 7],
+            &[1, 1, 0, 0, 0, 0],
+            b"td",
+        ];
+        assert_eq!(bytes, expected.concat());
+        // No entry expires at 0: such a row is damaged.
+        assert!(Row::parse(&[&[0, 1, 0, 0, 0x80, 0, 0, b't'][..], &[0; 8]].concat()).is_err());
+        assert!(Row::parse(&[&[0, 1, 0, 0, 0x80, 0, 0, b't'][..], &[1; 7]].concat()).is_err());
+    }
+
+    #[test]
+    fn an_entry_is_taken_at_its_time_and_not_before() {
+        let ordered = Cell { table: b"ordered.t".to_vec(), ..expiring("d", 1) };
+        let row =
+            Row { overflows: true, cells: vec![expiring("a", 10), cell("b", 1), expiring("c", 11), ordered] };
+        for (now_ms, expected) in
+            [(9, vec![]), (10, vec!["a"]), (11, vec!["a", "c"]), (u64::MAX, vec!["a", "c"])]
+        {
+            let mut row = row.clone();
+            assert_eq!(row.has_expired(now_ms), !expected.is_empty(), "at {now_ms}");
+            let taken = row.take_expired(now_ms).into_iter().map(|cell| cell.key).collect::<Vec<_>>();
+            assert_eq!(
+                taken,
+                expected.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>(),
+                "at {now_ms}"
+            );
+            assert_eq!(row.cells.len(), 4 - taken.len());
+        }
+    }
+
+    #[test]
+    fn the_longest_entry_that_expires_fits_into_a_row_of_its_own() {
+        let value_bytes = SHORT_VALUE_BYTES_MAX - EXPIRY_BYTES;
+        assert!(is_short(value_bytes, Some(1)) && !is_short(value_bytes + 1, Some(1)));
+        let longest = Cell {
+            table: vec![1; TABLE_BYTES_MAX],
+            key: vec![2; KEY_BYTES_MAX],
+            expires: Some(1),
+            ..cell("", value_bytes)
+        };
+        assert!(Row::default().has_room_for(&longest));
+        assert_eq!(Row { overflows: true, cells: vec![longest] }.to_bytes().len(), ROW_BYTES_MAX);
+    }
+
+    #[test]
+    fn entries_of_backups_come_back_with_their_times_and_those_without_are_as_they_always_were() {
+        let entry = |expires, key: &[u8]| BackupEntry {
+            table: b"t".to_vec(),
+            key: key.to_vec(),
+            kind: Kind::Fields,
+            expires,
+            value: vec![9],
+        };
+        let entries = vec![entry(None, b"a"), entry(Some(7), b""), entry(Some(u64::MAX), b"c")];
+        let mut bytes = Vec::new();
+        entries.iter().for_each(|entry| entry.put(&mut bytes));
+        assert!(bytes.starts_with(&[1, 1, 0, 1, 1, 0, 0, 0, b't', b'a', 9]));
+        assert_eq!(BackupEntry::parse_all(&bytes), Some(entries));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! [`Local`] is what jobs on that thread get. A [`Session`] borrows one of the node's workers for one
 //! transaction and gives it back when it is dropped, in any state: its locks are released first.
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Wall};
 use crate::error::StoreError;
 use crate::freeze::Freeze;
 use crate::metrics::Latencies;
@@ -37,6 +37,8 @@ pub(crate) const USUAL_RECORD_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct Shared {
     pub(crate) node: RefCell<Node>,
     pub(crate) clock: Clock,
+    /// The time of day, by which keys expire.
+    pub(crate) wall: Wall,
     /// A time after the arrival of the requests that this turn has taken from the network; 0: not read yet.
     arrival_ns: Cell<u64>,
     pub(crate) rng: RefCell<Rng>,
@@ -80,12 +82,13 @@ struct Seat {
 }
 
 impl Shared {
-    pub(crate) fn new(node: Node, f: usize, workers: u16, seed: u64) -> Rc<Shared> {
+    pub(crate) fn new(node: Node, wall: Wall, f: usize, workers: u16, seed: u64) -> Rc<Shared> {
         let seats = (0..workers).map(|_| Seat::default()).collect();
         let workers = Workers { seats, queue: Queue::new(workers) };
         Rc::new(Shared {
             node: RefCell::new(node),
             clock: Clock,
+            wall,
             arrival_ns: Cell::new(0),
             f,
             rng: RefCell::new(Rng::new(seed)),
@@ -300,6 +303,11 @@ impl Session {
 
     pub(crate) fn now(&self) -> u64 {
         self.local.shared.clock.now_ns()
+    }
+
+    /// Milliseconds since 1970.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.local.shared.wall.now_ms()
     }
 
     pub(crate) fn random(&self) -> u64 {

@@ -3,12 +3,15 @@
 //! So no client holds a lock while it thinks, and a client that disappears leaves nothing locked. A
 //! transaction can demand that rows read earlier, by this node or another, are unchanged
 //! ([`Transaction::demand`]): clients' transactions and Redis's WATCH commit that way.
+//!
+//! **A key expires by a transaction.** A transaction has one time, that of its node when the attempt began. An entry whose time has come
+//! is absent for it, and it deletes the entry with its commit. So expiry is as serialisable as a deletion, whatever nodes' clocks say, and a
+//! clock that goes back brings nothing back.
 
 use crate::engine::PATIENCE_NS;
 use crate::error::StoreError;
-use crate::message::Footprint;
 use crate::order::is_ordered;
-use crate::rows::{self, Cell, Kind, Row, SHORT_VALUE_BYTES_MAX, Value, WRITE_BYTES_MAX};
+use crate::rows::{self, Cell, Expiry, Kind, Row, SHORT_VALUE_BYTES_MAX, Value, WRITE_BYTES_MAX};
 use crate::session::{LONG_VALUES, Local, ORDER, ROWS, Session, Stop, USUAL_RECORD_BYTES_MAX};
 use highwire_txn::{Key, Mode, Version};
 use std::cell::Cell as Flag;
@@ -17,8 +20,10 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 
+mod expiry;
 mod long;
 mod order;
+mod shown;
 
 use long::LongRow;
 use order::CachedNode;
@@ -35,9 +40,20 @@ const BREATH: usize = 256 << 10;
 /// A table is read in at most this many ranges.
 const PIECES_MAX: u64 = 1 << 14;
 
+/// Entries that a scan deletes because their time has come; it reports more of them as they are.
+pub(crate) const EXPIRED_MAX: usize = 4096;
+
 /// A transaction. Its writes take effect when its closure returns.
 pub struct Transaction {
     session: Session,
+    /// Its time: milliseconds since 1970.
+    now_ms: u64,
+    /// It has taken entries away whose time had come.
+    has_expired: bool,
+    /// Versions of rows were asked for.
+    has_shown_versions: bool,
+    /// It was told to write.
+    has_written: bool,
     rows: BTreeMap<Key, Cached>,
     long: BTreeMap<Key, LongRow>,
     /// Nodes of ordered tables' trees.
@@ -56,6 +72,8 @@ struct Cached {
     is_present: bool,
     row: Row,
     is_changed: bool,
+    /// An entry was taken away because its time had come.
+    has_expired: bool,
 }
 
 /// An entry that a scan has found. Its value may be elsewhere: see [`Transaction::entries`].
@@ -120,14 +138,21 @@ impl Local {
                     }
                     result => result?,
                 };
+                let is_outdated = transaction.is_outdated();
                 if !transaction.lock().await? {
                     transaction.session.commit_reads().await?;
                     return Ok(value);
                 }
                 self.pass_freeze().await;
-                is_committing.set(true);
-                transaction.session.commit().await?;
-                Ok(value)
+                if transaction.has_written {
+                    is_committing.set(true);
+                    transaction.session.commit().await?;
+                    return Ok(value);
+                }
+                // Only what had expired is deleted. Whether that was done is no outcome of a read, which may run again.
+                transaction.session.commit_reads().await?;
+                // Versions that were shown are others now.
+                if is_outdated { Err(Stop::Conflict) } else { Ok(value) }
             };
             let stop = match self.until(deadline, once).await {
                 Some(Ok(value)) => {
@@ -272,8 +297,13 @@ impl Local {
 impl Transaction {
     fn new(session: Session, pieces: u64) -> Transaction {
         let (rows, long, nodes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let now_ms = session.now_ms();
         Transaction {
             session,
+            now_ms,
+            has_expired: false,
+            has_shown_versions: false,
+            has_written: false,
             rows,
             long,
             nodes,
@@ -294,6 +324,11 @@ impl Transaction {
         }
         self.breath.set(0);
         self.session.yield_now().await;
+    }
+
+    /// A random number.
+    pub(crate) fn random(&self) -> u64 {
+        self.session.random()
     }
 
     /// A key's value, as this transaction sees it.
@@ -318,7 +353,7 @@ impl Transaction {
         Ok(found.and_then(|at| self.rows[&at].row.find(table, key)))
     }
 
-    /// Gives a key a value.
+    /// Gives a key a value. It keeps the time at which it expires, if it has one.
     pub(crate) async fn put(
         &mut self,
         table: &[u8],
@@ -326,16 +361,34 @@ impl Transaction {
         kind: Kind,
         value: &[u8],
     ) -> Result<(), Stop> {
+        let expires = self.cell(table, key).await?.and_then(|cell| cell.expires);
+        self.put_until(table, key, kind, value, expires).await
+    }
+
+    /// Gives a key a value, and the time at which it expires. A time that has come deletes it.
+    pub(crate) async fn put_until(
+        &mut self,
+        table: &[u8],
+        key: &[u8],
+        kind: Kind,
+        value: &[u8],
+        expires: Expiry,
+    ) -> Result<(), Stop> {
         rows::check_value(value)?;
+        // Entries of ordered tables do not expire.
+        let expires = expires.filter(|_| !is_ordered(table));
+        if expires.is_some_and(|time| time <= self.now_ms) {
+            return self.delete(table, key).await.map(drop);
+        }
         let old = self.take(table, key).await?;
         if old.is_none() && is_ordered(table) {
             self.add_to_order(table, key).await?;
         }
-        let old = match old {
+        let old = match old.map(|cell| cell.value) {
             Some(Value::Long { step, .. }) => Some(step),
             _ => None,
         };
-        let value = if value.len() <= SHORT_VALUE_BYTES_MAX {
+        let value = if rows::is_short(value.len(), expires) {
             if let Some(step) = old {
                 self.delete_long(table, key, step);
             }
@@ -348,9 +401,13 @@ impl Transaction {
             let step = self.put_long(table, key, value, old).await?;
             Value::Long { bytes: value.len() as u32, step }
         };
-        let cell = Cell { table: table.to_vec(), key: key.to_vec(), kind, value };
+        self.settle(Cell { table: table.to_vec(), key: key.to_vec(), kind, expires, value }).await
+    }
+
+    /// Gives an entry that is in no row a place.
+    async fn settle(&mut self, cell: Cell) -> Result<(), Stop> {
         for step in 0..CHAIN_MAX {
-            let cached = self.row(rows::place(table, key, step)).await?;
+            let cached = self.row(rows::place(&cell.table, &cell.key, step)).await?;
             if cached.row.has_room_for(&cell) {
                 cached.row.cells.push(cell);
                 cached.is_changed = true;
@@ -365,7 +422,7 @@ impl Transaction {
     /// Takes a key away; returns whether it was there.
     pub(crate) async fn delete(&mut self, table: &[u8], key: &[u8]) -> Result<bool, Stop> {
         let old = self.take(table, key).await?;
-        if let Some(Value::Long { step, .. }) = old {
+        if let Some(Cell { value: Value::Long { step, .. }, .. }) = old {
             self.delete_long(table, key, step);
         }
         if old.is_some() && is_ordered(table) {
@@ -375,7 +432,8 @@ impl Transaction {
     }
 
     /// Takes an entry out of its row.
-    async fn take(&mut self, table: &[u8], key: &[u8]) -> Result<Option<Value>, Stop> {
+    async fn take(&mut self, table: &[u8], key: &[u8]) -> Result<Option<Cell>, Stop> {
+        self.has_written = true;
         let Some(at) = self.find(table, key).await? else { return Ok(None) };
         let cached = self.row(at).await?;
         let old = cached.row.remove(table, key);
@@ -392,41 +450,6 @@ impl Transaction {
         self.load(&places).await
     }
 
-    /// Every row that a search for this key has looked at, with its version.
-    pub(crate) async fn footprint(&mut self, table: &[u8], key: &[u8]) -> Result<Vec<(Key, Version)>, Stop> {
-        self.find(table, key).await?;
-        let mut seen = Vec::new();
-        for step in 0..CHAIN_MAX {
-            let place = rows::place(table, key, step);
-            let Some(cached) = self.rows.get(&place) else { break };
-            seen.push((place, cached.version));
-            if cached.row.find(table, key).is_some() || !cached.row.overflows {
-                break;
-            }
-        }
-        Ok(seen)
-    }
-
-    /// Lets the transaction conflict unless every row of `footprint` is unchanged.
-    pub(crate) async fn demand(&mut self, footprint: &Footprint) -> Result<(), Stop> {
-        let keys: Vec<Key> = footprint.rows.iter().map(|row| row.0).collect();
-        self.load(&keys).await?;
-        let is_same = |&(key, version): &(Key, Version)| self.rows[&key].version == version;
-        if !footprint.rows.iter().all(is_same) {
-            return Err(StoreError::Conflict.into());
-        }
-        if !self.has_nodes(&footprint.nodes).await? {
-            return Err(StoreError::Conflict.into());
-        }
-        for range in &footprint.ranges {
-            let now = self.read_range(range.low, range.high).await?;
-            if now.into_iter().map(|row| (row.key, row.version)).ne(range.rows.iter().copied()) {
-                return Err(StoreError::Conflict.into());
-            }
-        }
-        Ok(())
-    }
-
     /// All entries of a table whose rows lie between two keys, in no order; and the versions of the rows.
     pub(crate) async fn scan(
         &mut self,
@@ -435,6 +458,7 @@ impl Transaction {
         high: Key,
     ) -> Result<(Vec<Found>, Vec<(Key, Version)>), Stop> {
         let found = self.read_range(low, high).await?;
+        self.expire(&found).await?;
         let seen = found.iter().map(|row| (row.key, row.version)).collect();
         let mut entries = Vec::new();
         let mut add = |row: &Row| {
@@ -518,9 +542,11 @@ impl Transaction {
             self.session.execute().await?;
             for &place in some {
                 let (version, value) = self.session.seen(ROWS, place).ok_or(Stop::Conflict)?;
-                let row = value.as_deref().map_or(Ok(Row::default()), Row::parse)?;
+                let mut row = value.as_deref().map_or(Ok(Row::default()), Row::parse)?;
                 let is_present = value.is_some();
-                self.rows.insert(place, Cached { version, is_present, row, is_changed: false });
+                let has_expired = self.take_expired(&mut row);
+                let cached = Cached { version, is_present, row, is_changed: has_expired, has_expired };
+                self.rows.insert(place, cached);
             }
             self.breathe(some.len() * SHORT_VALUE_BYTES_MAX / 8).await;
         }

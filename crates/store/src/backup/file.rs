@@ -1,4 +1,4 @@
-//! The file of a backup, format 1. Numbers are little-endian; a check is the CRC-32 of what precedes it in its part, and of the file's
+//! The file of a backup, format 2. Format 1 is the same without keys that expire, and is read. Numbers are little-endian; a check is the CRC-32 of what precedes it in its part, and of the file's
 //! identity, so that no part passes for one of another file or another place.
 //!
 //! ```text
@@ -6,10 +6,13 @@
 //! block    length u32, not 0 · check u32, of identity, block's number and body · body: entries
 //! …
 //! end      0 u32 · entries u64 · blocks u64 · check u32, of identity, all blocks' checks and both numbers
-//! entry    table's length u8 · key's length u16 · kind u8 · value's length u32 · table · key · value
+//! entry    table's length u8 · key's length u16 · kind u8 · value's length u32 · table · key · time u64 · value
 //! ```
+//!
+//! An entry has a time, in milliseconds since 1970, if its kind has the bit 0x80.
 
 use crate::fresh::fresh_name;
+use crate::order::is_ordered;
 use crate::rows::{self, BackupEntry};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +21,9 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 8] = *b"HWSTOREB";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// The earliest that is read.
+const FORMAT_LEAST: u32 = 1;
 const HEADER_BYTES: usize = 8 + 4 + 8 + 8 + 4;
 /// A block is what one transaction of a restore writes: at most so many entries, and about so many bytes.
 pub(super) const BLOCK_ENTRIES_MAX: usize = 64;
@@ -249,7 +254,7 @@ impl Reader {
         let configuration: [u8; 4] = reader.take()?;
         let check: [u8; 4] = reader.take()?;
         let computed = check_of(&[&magic, &format, &identity, &taken_s, &configuration]);
-        if u32::from_le_bytes(check) != computed || u32::from_le_bytes(format) != FORMAT {
+        if u32::from_le_bytes(check) != computed || u32::from_le_bytes(format) < FORMAT_LEAST {
             return Err(reader.damaged(magic.len() as u64));
         }
         debug_assert_eq!(reader.at as usize, HEADER_BYTES + 4);
@@ -283,7 +288,9 @@ impl Reader {
         }
         let cells = BackupEntry::parse_all(&body).filter(|cells| cells.len() <= BLOCK_ENTRIES_MAX);
         let is_sound = |cell: &BackupEntry| {
-            rows::check_key(&cell.table, &cell.key).is_ok() && rows::check_value(&cell.value).is_ok()
+            rows::check_key(&cell.table, &cell.key).is_ok()
+                && rows::check_value(&cell.value).is_ok()
+                && !(cell.expires.is_some() && is_ordered(&cell.table))
         };
         let cells = cells.filter(|cells| cells.iter().all(is_sound)).ok_or_else(|| self.damaged(from))?;
         self.checks.update(&check);

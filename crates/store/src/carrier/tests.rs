@@ -86,7 +86,7 @@ impl Scene {
                 None => response.write(&[ANSWER, DONE]),
             }
         });
-        let shared = Shared::new(node(), 1, 4, 1);
+        let shared = Shared::new(node(), crate::clock::Wall::default(), 1, 4, 1);
         Scene { rpc, peer, shared, backlog: Backlog::default(), script, _devices: [one, two] }
     }
 

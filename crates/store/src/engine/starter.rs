@@ -3,15 +3,17 @@
 use super::drive::Drive;
 use super::{Command, End, connect, named, refuse, say};
 use crate::carrier::{self, Backlog};
-use crate::clock::Clock;
+use crate::clock::{Clock, Wall};
 use crate::config::ClusterConfig;
 use crate::disk::{Disk, write_journal};
 use crate::peers::check_agreed;
 use crate::register::Register;
-use crate::session::Shared;
+use crate::session::{Local, Shared};
+use crate::sweep;
 use highwire_host::rpc::{Bell, Rpc};
 use highwire_txn::{Configuration, ConfigurationService, Node, NodeId, ServiceCall, Settings};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,6 +29,7 @@ pub(super) struct Starter {
     pub(super) settings: Settings,
     pub(super) id: NodeId,
     pub(super) boot: u64,
+    pub(super) wall: Wall,
     pub(super) disk: Option<Disk>,
     pub(super) register: Register,
     pub(super) commands: Sender<Command>,
@@ -67,10 +70,16 @@ impl Starter {
             named("journal".into()).spawn(work)
         });
         let Ok(writer) = writer.transpose() else { return };
-        let shared = Shared::new(node, self.config.f, self.config.workers, self.boot);
+        let shared = Shared::new(node, self.wall, self.config.f, self.config.workers, self.boot);
         match has_disk {
             true => carrier::serve_durably(&mut rpc, &shared),
             false => carrier::serve(&mut rpc, &shared),
+        }
+        // The rows of a benchmark's tables have another form.
+        if self.settings.tables == self.config.settings().tables {
+            let shared = Rc::clone(&shared);
+            // There is room for a first task.
+            let _ = rpc.spawn(move |rpc| sweep::run(Local { shared, rpc }));
         }
         *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let (inbox, waits_for, end) = (self.inbox, self.waits_for, self.end);

@@ -110,6 +110,7 @@ fn a_step_of_a_restore_happens_only_from_the_note_that_it_names() {
             table: b"t".to_vec(),
             key: b"k".to_vec(),
             kind,
+            expires: None,
             value: value.as_bytes().to_vec(),
         };
         let note = (b"notes".to_vec(), b"n".to_vec());

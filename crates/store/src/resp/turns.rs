@@ -168,6 +168,7 @@ where
 /// Single reads.
 async fn reads(local: Local, asks: Vec<Ask>) {
     let now = local.shared.clock.now_ns();
+    let now_ms = local.shared.wall.now_ms();
     let mut elsewhere = Vec::new();
     for ask in asks {
         let key = &ask.commands[0][1];
@@ -175,7 +176,7 @@ async fn reads(local: Local, asks: Vec<Ask>) {
             Ok(()) => local.shared.node.borrow_mut().read_at_home(now, ROWS, rows::place(TABLE, key, 0)),
             Err(_) => None,
         };
-        match row.and_then(|(_, value)| found(value.as_deref(), key)) {
+        match row.and_then(|(_, value)| found(value.as_deref(), key, now_ms)) {
             Some(reply) => finish(&local, ask, vec![reply], now),
             None => elsewhere.push(ask),
         }
@@ -206,15 +207,16 @@ async fn read_elsewhere(local: &Local, asks: &[Ask]) -> Result<Vec<Option<Reply>
     session.execute().await?;
     let reply = |(ask, place): (&Ask, Key)| {
         let (_, value) = session.seen(ROWS, place)?;
-        found(value.as_deref(), &ask.commands[0][1])
+        found(value.as_deref(), &ask.commands[0][1], session.now_ms())
     };
     Ok(asks.iter().zip(places).map(reply).collect())
 }
 
-/// The reply to GET, if the first row of the key's chain has all that it takes.
-fn found(row: Option<&[u8]>, key: &[u8]) -> Option<Reply> {
+/// The reply to GET, if the first row of the key's chain has all that it takes. A key that has expired takes a transaction, which deletes it.
+fn found(row: Option<&[u8]>, key: &[u8], now_ms: u64) -> Option<Reply> {
     let row = row.map_or(Ok(rows::Row::default()), rows::Row::parse).ok()?;
     match row.find(TABLE, key) {
+        Some(cell) if cell.has_expired(now_ms) => None,
         Some(cell) => match (cell.kind, &cell.value) {
             (Kind::Fields, _) => Some(Reply::error(Reply::WRONG_TYPE)),
             (Kind::Bytes, Value::Short(value)) => Some(Reply::Bulk(value.clone())),

@@ -21,7 +21,8 @@ fn scratch(name: &str) -> Scratch {
 fn cell(number: u64, bytes: usize) -> BackupEntry {
     let kind = if number.is_multiple_of(5) { Kind::Fields } else { Kind::Bytes };
     let table = format!("table-{}", number % 3).into_bytes();
-    BackupEntry { table, key: number.to_le_bytes().to_vec(), kind, value: vec![number as u8; bytes] }
+    let expires = number.is_multiple_of(7).then_some(number + 1);
+    BackupEntry { table, key: number.to_le_bytes().to_vec(), kind, expires, value: vec![number as u8; bytes] }
 }
 
 fn write(path: &Path, identity: u64, cells: &[BackupEntry]) -> BackupContents {
@@ -58,6 +59,21 @@ fn a_backup_comes_back_as_it_was_written_and_no_draft_stays() {
 }
 
 #[test]
+fn a_backup_of_the_format_without_times_is_read() {
+    let folder = scratch("earlier");
+    let path = folder.0.join("bank");
+    let cells: Vec<BackupEntry> =
+        (0..100).map(|number| BackupEntry { expires: None, ..cell(number, 30) }).collect();
+    write(&path, 11, &cells);
+    let mut bytes = std::fs::read(&path).expect("a file");
+    bytes[8..12].copy_from_slice(&1u32.to_le_bytes());
+    let check = check_of(&[&bytes[..HEADER_BYTES]]);
+    bytes[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&check.to_le_bytes());
+    std::fs::write(&path, bytes).expect("written");
+    assert_eq!(read(&path).expect("it is whole"), cells);
+}
+
+#[test]
 fn a_file_that_is_cut_bent_or_longer_is_refused_wherever_that_is() {
     let folder = scratch("damage");
     let path = folder.0.join("bank");
@@ -87,8 +103,8 @@ fn a_file_that_is_cut_bent_or_longer_is_refused_wherever_that_is() {
         }
     }
     assert!(refusal(&[&whole[..], &[0]].concat()).to_string().contains("is damaged"));
-    let newer = [&MAGIC[..], &2u32.to_le_bytes(), b"whatever"].concat();
-    assert!(refusal(&newer).to_string().contains("has format 2; this program knows format 1"));
+    let newer = [&MAGIC[..], &3u32.to_le_bytes(), b"whatever"].concat();
+    assert!(refusal(&newer).to_string().contains("has format 3; this program knows format 2"));
     assert!(refusal(b"dear reader").to_string().contains("is no backup of a store"));
 }
 
@@ -97,7 +113,8 @@ fn blocks_of_another_file_or_in_another_order_are_refused() {
     let folder = scratch("blocks");
     let (path, other) = (folder.0.join("bank"), folder.0.join("other"));
     // All blocks have one length, so that they fit into each other's places.
-    let cells: Vec<BackupEntry> = (0..192).map(|number| cell(number, 9)).collect();
+    let cells: Vec<BackupEntry> =
+        (0..192).map(|number| BackupEntry { expires: None, ..cell(number, 9) }).collect();
     write(&path, 11, &cells);
     write(&other, 12, &cells);
     let [whole, foreign] = [&path, &other].map(|path| std::fs::read(path).expect("a file"));
