@@ -7,14 +7,30 @@
 //! What a client makes this door hold is bounded: requests, commands queued since MULTI, watched keys, and answers that it does not
 //! read. Commands are carried out some at a time, and their replies are written before the next are taken up.
 
+/// Goes on with the string at a key, or returns the error.
+macro_rules! string {
+    ($transaction:expr, $key:expr) => {
+        match $crate::resp::keys::string($transaction, $key).await? {
+            Ok(value) => value,
+            Err(reply) => return Ok(reply),
+        }
+    };
+}
+
 mod acl;
+mod bits;
 mod client;
+mod commands;
 mod data;
+mod decimal;
+mod expiry;
 mod fields;
 mod glob;
 mod http;
 mod inline;
 mod keys;
+mod keyspace;
+mod lcs;
 mod parse;
 mod reply;
 mod scans;
@@ -105,6 +121,11 @@ async fn each(local: Local, commands: Vec<Words>, mut room: Room) -> (Vec<Reply>
     while let Some(words) = commands.next() {
         let is_long = is_long(std::slice::from_ref(&words));
         let before = room.bytes();
+        if keyspace::is_flush(&words) {
+            let reply = keyspace::flush(&local, &words).await;
+            replies.push(reply.unwrap_or_else(|error| Reply::failed(&error)));
+            continue;
+        }
         let is_scan = scans::is_scan(&words);
         let (attempts, patience_ns) =
             if is_scan { (scan::ATTEMPTS, scan::ATTEMPTS_NS) } else { (u32::MAX, PATIENCE_NS) };

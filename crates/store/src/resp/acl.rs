@@ -2,7 +2,7 @@
 
 use super::reply::Reply;
 use super::session::Session;
-use super::{Words, data, server, upper};
+use super::{Words, commands, data, server, upper};
 use crate::access::{Denied, Refusal, Role, Standing, Visitor};
 
 /// What `HELLO` says to a client that has not said who it is.
@@ -20,7 +20,7 @@ enum Needed {
 /// Commands of every user, and commands of each role. Subcommands that are not here are for administrators.
 const OF_EVERYBODY: &[&str] = &["AUTH", "HELLO", "QUIT", "RESET"];
 const OF_USERS: &[&str] =
-    &["COMMAND", "DISCARD", "ECHO", "EXEC", "INFO", "MULTI", "PING", "SELECT", "UNWATCH"];
+    &["COMMAND", "DISCARD", "ECHO", "EXEC", "INFO", "MULTI", "PING", "SELECT", "TIME", "UNWATCH"];
 const SUBCOMMANDS_OF_USERS: &[(&str, &[&str])] = &[
     ("ACL", &["CAT", "GENPASS", "HELP", "WHOAMI"]),
     (
@@ -159,34 +159,20 @@ fn rules(role: Role) -> &'static str {
     }
 }
 
-/// The categories that roles are made of, and the commands of one.
+/// The categories of Redis, and this store's commands in one of them.
 fn category(words: &Words) -> Reply {
-    const ALL: [&str; 5] = ["read", "write", "admin", "connection", "transaction"];
-    let list = |names: Vec<String>| Reply::Array(names.into_iter().map(Reply::bulk).collect());
-    let Some(given) = words.get(2) else { return list(ALL.map(String::from).to_vec()) };
+    let list = |names: Vec<&str>| {
+        Reply::Array(names.into_iter().map(|name| Reply::bulk(name.to_lowercase())).collect())
+    };
+    let Some(given) = words.get(2) else { return list(commands::CATEGORIES.to_vec()) };
     if words.len() > 3 {
         return Reply::error("ERR syntax error");
     }
     let name = upper(given).to_lowercase();
-    let on_data = |is_wanted: fn(&str) -> bool| {
-        data::NAMES
-            .iter()
-            .map(|known| known.0)
-            .filter(|name| is_wanted(name))
-            .map(str::to_lowercase)
-            .collect()
-    };
-    let lower = |names: &[&str]| names.iter().map(|name| name.to_lowercase()).collect();
-    match &*name {
-        "read" => list(on_data(data::only_reads)),
-        "write" => list(on_data(|name| !data::only_reads(name))),
-        "transaction" => list(lower(&["DISCARD", "EXEC", "MULTI", "UNWATCH", "WATCH"])),
-        "connection" => {
-            list(lower(&["AUTH", "CLIENT", "COMMAND", "ECHO", "HELLO", "PING", "QUIT", "RESET", "SELECT"]))
-        }
-        "admin" => list(lower(&["ACL", "CLIENT", "CONFIG"])),
-        _ => Reply::error([b"ERR Unknown category '", &given[..given.len().min(64)], b"'"].concat()),
+    if !commands::CATEGORIES.contains(&&*name) {
+        return Reply::error([b"ERR Unknown category '", &given[..given.len().min(64)], b"'"].concat());
     }
+    list(commands::promised().filter(|command| command.is(&name)).map(|command| command.name).collect())
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Hashes of the Redis door: all fields and values lie in the value of one key, so together they are no
 //! longer than a value may be.
 
-use super::keys::{integer, not_an_integer, or_nil, sum, take};
+use super::decimal::Number;
+use super::keys::{integer, not_a_float, not_an_integer, or_nil, sum, sum_of_floats, take};
 use super::reply::Reply;
-use super::{TABLE, Words};
+use super::{TABLE, Words, glob, scans, upper};
 use crate::door::Room;
 use crate::rows::Kind;
 use crate::session::Stop;
@@ -77,6 +78,21 @@ pub(super) async fn apply(
             return Ok(Reply::wrong_arity(&name.to_lowercase()));
         }
         "HINCRBY" if integer(&words[3]).is_none() => return Ok(not_an_integer()),
+        "HINCRBYFLOAT" => match Number::parse(&words[3]) {
+            None => return Ok(not_a_float()),
+            Some(Number::Infinite) => return Ok(Reply::error("ERR value is NaN or Infinity")),
+            Some(Number::Finite(_)) => {}
+        },
+        "HSCAN" => {
+            if let Err(reply) = scans::cursor_number(&words[2]) {
+                return Ok(reply);
+            }
+        }
+        "HRANDFIELD" if words.len() > 2 => {
+            if let Err(reply) = parse_random(words) {
+                return Ok(reply);
+            }
+        }
         _ => {}
     }
     let mut fields = match transaction.get(TABLE, key).await? {
@@ -85,7 +101,7 @@ pub(super) async fn apply(
             Some(fields) => fields,
             None => return Ok(Reply::error("ERR the hash is damaged")),
         },
-        Some((Kind::Bytes, _)) => return Ok(Reply::error(Reply::WRONG_TYPE)),
+        Some(_) => return Ok(Reply::error(Reply::WRONG_TYPE)),
     };
     let value_of = |fields: &Fields, field: &[u8]| {
         fields.iter().find(|(name, _)| name == field).map(|(_, value)| value.clone())
@@ -137,6 +153,20 @@ pub(super) async fn apply(
             set(&mut fields, &words[2], sum.to_string().as_bytes());
             return store(transaction, key, &fields, Reply::Integer(sum)).await;
         }
+        "HINCRBYFLOAT" => {
+            let there = value_of(&fields, &words[2]);
+            let Some(there) = Number::parse(there.as_deref().unwrap_or(b"0")) else {
+                return Ok(Reply::error("ERR hash value is not a float"));
+            };
+            let sum = match sum_of_floats(there, &words[3]) {
+                Ok(sum) => sum,
+                Err(reply) => return Ok(reply),
+            };
+            set(&mut fields, &words[2], sum.as_bytes());
+            return store(transaction, key, &fields, Reply::bulk(sum)).await;
+        }
+        "HSCAN" => return scan(transaction, fields, words, room).await,
+        "HRANDFIELD" => return random(transaction, fields, words, room).await,
         // HSET, HMSET, HSETNX
         _ => {
             let new = set_all(&mut fields, &words[2..]);
@@ -144,6 +174,100 @@ pub(super) async fn apply(
             return store(transaction, key, &fields, reply).await;
         }
     })
+}
+
+/// All fields with one step: they are one value.
+async fn scan(
+    transaction: &Transaction,
+    fields: Fields,
+    words: &Words,
+    room: &mut Room,
+) -> Result<Reply, Stop> {
+    let pattern = match scans::parse_options(&words[3..], false) {
+        _ if fields.is_empty() => None,
+        Ok((pattern, ..)) => pattern,
+        Err(reply) => return Ok(reply),
+    };
+    let mut found = Vec::new();
+    for (field, value) in fields {
+        transaction.breathe(pattern.map_or(0, <[u8]>::len) * field.len()).await;
+        if pattern.is_none_or(|pattern| glob::matches(pattern, &field)) {
+            for reply in [Reply::Bulk(field), Reply::Bulk(value)] {
+                take(room, &reply)?;
+                found.push(reply);
+            }
+        }
+    }
+    Ok(Reply::Array(vec![Reply::bulk("0"), Reply::Array(found)]))
+}
+
+/// How many random fields are wanted, below 0 with repetitions, and whether with their values.
+fn parse_random(words: &Words) -> Result<(i64, bool), Reply> {
+    let count = integer(&words[2]).ok_or_else(not_an_integer)?;
+    if count == i64::MIN {
+        return Err(Reply::error(format!(
+            "ERR value is out of range, value must between {} and {}",
+            -i64::MAX,
+            i64::MAX
+        )));
+    }
+    match &words[3..] {
+        [] => Ok((count, false)),
+        [with] if upper(with) == "WITHVALUES" && count.unsigned_abs() > i64::MAX as u64 / 2 => {
+            Err(Reply::error("ERR value is out of range"))
+        }
+        [with] if upper(with) == "WITHVALUES" => Ok((count, true)),
+        _ => Err(Reply::error("ERR syntax error")),
+    }
+}
+
+async fn random(
+    transaction: &Transaction,
+    mut fields: Fields,
+    words: &Words,
+    room: &mut Room,
+) -> Result<Reply, Stop> {
+    let below = |count: usize| (transaction.random() % count as u64) as usize;
+    if words.len() == 2 {
+        let at = fields.len().checked_sub(1).map(|last| below(last + 1));
+        return Ok(at.map_or(Reply::Nil, |at| Reply::Bulk(fields.swap_remove(at).0)));
+    }
+    let (count, with_values) = match parse_random(words) {
+        Ok(asked) => asked,
+        Err(reply) => return Ok(reply),
+    };
+    let mut chosen = Vec::new();
+    let mut choose = |(field, value): (Vec<u8>, Vec<u8>)| -> Result<(), Stop> {
+        let pair = (Reply::Bulk(field), if with_values { Reply::Bulk(value) } else { Reply::Nil });
+        take(room, &pair.0)?;
+        take(room, &pair.1)?;
+        chosen.push(pair);
+        Ok(())
+    };
+    if count >= 0 {
+        for _ in 0..(count as usize).min(fields.len()) {
+            let at = below(fields.len());
+            choose(fields.swap_remove(at))?;
+        }
+    } else if !fields.is_empty() {
+        for _ in 0..count.unsigned_abs() {
+            let (field, value) = &fields[below(fields.len())];
+            transaction.breathe(field.len() + value.len() + size_of::<Reply>()).await;
+            choose((field.clone(), value.clone()))?;
+        }
+    }
+    Ok(match with_values {
+        true => Reply::Pairs(chosen),
+        false => Reply::Array(chosen.into_iter().map(|(field, _)| field).collect()),
+    })
+}
+
+/// How Redis would keep such a hash.
+pub(super) fn encoding(value: &[u8]) -> &'static str {
+    let is_short = |fields: Fields| {
+        fields.len() <= 128 && fields.iter().all(|(field, value)| field.len() <= 64 && value.len() <= 64)
+    };
+    if parse(value).is_some_and(is_short) { "listpack" } else { "hashtable" }
 }
 
 /// Where each field is: a command with many fields must not search a long hash for each.

@@ -17,6 +17,8 @@ pub(super) enum Reply {
     NilArray,
     Array(Vec<Reply>),
     Map(Vec<(Reply, Reply)>),
+    /// Arrays of two each, which the protocol's second version writes without their bounds.
+    Pairs(Vec<(Reply, Reply)>),
     /// Bytes as they are sent.
     Raw(Vec<u8>),
 }
@@ -53,7 +55,9 @@ impl Reply {
         let inside = match self {
             Reply::Bulk(bytes) | Reply::Error(bytes) | Reply::Raw(bytes) => bytes.len(),
             Reply::Array(replies) => replies.iter().map(Reply::held).sum(),
-            Reply::Map(pairs) => pairs.iter().map(|(name, value)| name.held() + value.held()).sum(),
+            Reply::Map(pairs) | Reply::Pairs(pairs) => {
+                pairs.iter().map(|(name, value)| name.held() + value.held()).sum()
+            }
             _ => 0,
         };
         size_of::<Reply>() + inside
@@ -83,6 +87,16 @@ impl Reply {
                     false => count(out, '*', 2 * pairs.len() as i64)?,
                 }
                 pairs.iter().try_for_each(|(name, value)| {
+                    name.put(is_resp3, out)?;
+                    value.put(is_resp3, out)
+                })
+            }
+            Reply::Pairs(pairs) => {
+                count(out, '*', if is_resp3 { pairs.len() } else { 2 * pairs.len() } as i64)?;
+                pairs.iter().try_for_each(|(name, value)| {
+                    if is_resp3 {
+                        count(out, '*', 2)?;
+                    }
                     name.put(is_resp3, out)?;
                     value.put(is_resp3, out)
                 })
@@ -122,6 +136,11 @@ mod tests {
             Reply::Map(vec![(Reply::Integer(-1), Reply::Ok)]),
             b"*2\r\n:-1\r\n+OK\r\n",
             b"%1\r\n:-1\r\n+OK\r\n",
+        );
+        check(
+            Reply::Pairs(vec![(Reply::Integer(1), Reply::Nil)]),
+            b"*2\r\n:1\r\n$-1\r\n",
+            b"*1\r\n*2\r\n:1\r\n_\r\n",
         );
         check(Reply::error("a\r\nb"), b"-a  b\r\n", b"-a  b\r\n");
     }

@@ -3,7 +3,7 @@
 use super::client::{self, is_name};
 use super::reply::Reply;
 use super::session::Session;
-use super::{Words, acl, data, glob, keys, upper};
+use super::{Words, acl, commands, data, glob, keys, upper};
 use crate::access::Standing;
 use crate::door as doors;
 
@@ -14,7 +14,7 @@ const REDIS_VERSION: &str = "7.0.0";
 type Arity = (&'static str, usize, usize);
 
 /// Commands that are not on data: the fewest and the most words, the name included. 0: no bound.
-const NAMES: &[Arity] = &[
+pub(super) const NAMES: &[Arity] = &[
     ("ACL", 2, 0),
     ("AUTH", 2, 0),
     ("CLIENT", 2, 0),
@@ -30,6 +30,7 @@ const NAMES: &[Arity] = &[
     ("QUIT", 1, 0),
     ("RESET", 1, 1),
     ("SELECT", 2, 2),
+    ("TIME", 1, 1),
     ("UNWATCH", 1, 1),
     ("WATCH", 2, 0),
 ];
@@ -90,196 +91,16 @@ const SUBCOMMANDS: &[(&str, &[Arity])] = &[
         ],
     ),
     ("CONFIG", &[("GET", 3, 0), ("HELP", 2, 2), ("RESETSTAT", 2, 2), ("REWRITE", 2, 2), ("SET", 4, 0)]),
+    ("OBJECT", &[("ENCODING", 3, 3), ("FREQ", 3, 3), ("HELP", 2, 2), ("IDLETIME", 3, 3), ("REFCOUNT", 3, 3)]),
 ];
 
-/// Commands of Redis that this store does not have.
-const NOT_PROMISED: &[&str] = &[
-    "ASKING",
-    "BGREWRITEAOF",
-    "BGSAVE",
-    "BITCOUNT",
-    "BITFIELD",
-    "BITFIELD_RO",
-    "BITOP",
-    "BITPOS",
-    "BLMOVE",
-    "BLMPOP",
-    "BLPOP",
-    "BRPOP",
-    "BRPOPLPUSH",
-    "BZMPOP",
-    "BZPOPMAX",
-    "BZPOPMIN",
-    "CLUSTER",
-    "COPY",
-    "DEBUG",
-    "DUMP",
-    "EVAL",
-    "EVAL_RO",
-    "EVALSHA",
-    "EVALSHA_RO",
-    "EXPIRE",
-    "EXPIREAT",
-    "EXPIRETIME",
-    "FAILOVER",
-    "FCALL",
-    "FCALL_RO",
-    "FLUSHALL",
-    "FLUSHDB",
-    "FUNCTION",
-    "GEOADD",
-    "GEODIST",
-    "GEOHASH",
-    "GEOPOS",
-    "GEORADIUS",
-    "GEORADIUS_RO",
-    "GEORADIUSBYMEMBER",
-    "GEORADIUSBYMEMBER_RO",
-    "GEOSEARCH",
-    "GEOSEARCHSTORE",
-    "GETBIT",
-    "GETEX",
-    "GETRANGE",
-    "HINCRBYFLOAT",
-    "HRANDFIELD",
-    "HSCAN",
-    "INCRBYFLOAT",
-    "LASTSAVE",
-    "LATENCY",
-    "LCS",
-    "LINDEX",
-    "LINSERT",
-    "LLEN",
-    "LMOVE",
-    "LMPOP",
-    "LOLWUT",
-    "LPOP",
-    "LPOS",
-    "LPUSH",
-    "LPUSHX",
-    "LRANGE",
-    "LREM",
-    "LSET",
-    "LTRIM",
-    "MEMORY",
-    "MIGRATE",
-    "MODULE",
-    "MONITOR",
-    "MOVE",
-    "OBJECT",
-    "PEXPIRE",
-    "PEXPIREAT",
-    "PEXPIRETIME",
-    "PFADD",
-    "PFCOUNT",
-    "PFDEBUG",
-    "PFMERGE",
-    "PFSELFTEST",
-    "PSETEX",
-    "PSUBSCRIBE",
-    "PSYNC",
-    "PUBLISH",
-    "PUBSUB",
-    "PUNSUBSCRIBE",
-    "RANDOMKEY",
-    "READONLY",
-    "READWRITE",
-    "RENAME",
-    "RENAMENX",
-    "REPLCONF",
-    "REPLICAOF",
-    "RESTORE",
-    "RESTORE-ASKING",
-    "ROLE",
-    "RPOP",
-    "RPOPLPUSH",
-    "RPUSH",
-    "RPUSHX",
-    "SADD",
-    "SAVE",
-    "SCARD",
-    "SCRIPT",
-    "SDIFF",
-    "SDIFFSTORE",
-    "SETBIT",
-    "SETEX",
-    "SETRANGE",
-    "SHUTDOWN",
-    "SINTER",
-    "SINTERCARD",
-    "SINTERSTORE",
-    "SISMEMBER",
-    "SLAVEOF",
-    "SLOWLOG",
-    "SMEMBERS",
-    "SMISMEMBER",
-    "SMOVE",
-    "SORT",
-    "SORT_RO",
-    "SPOP",
-    "SPUBLISH",
-    "SRANDMEMBER",
-    "SREM",
-    "SSCAN",
-    "SSUBSCRIBE",
-    "SUBSCRIBE",
-    "SUBSTR",
-    "SUNION",
-    "SUNIONSTORE",
-    "SUNSUBSCRIBE",
-    "SWAPDB",
-    "SYNC",
-    "TIME",
-    "TOUCH",
-    "UNSUBSCRIBE",
-    "WAIT",
-    "XACK",
-    "XADD",
-    "XAUTOCLAIM",
-    "XCLAIM",
-    "XDEL",
-    "XGROUP",
-    "XINFO",
-    "XLEN",
-    "XPENDING",
-    "XRANGE",
-    "XREAD",
-    "XREADGROUP",
-    "XREVRANGE",
-    "XSETID",
-    "XTRIM",
-    "ZADD",
-    "ZCARD",
-    "ZCOUNT",
-    "ZDIFF",
-    "ZDIFFSTORE",
-    "ZINCRBY",
-    "ZINTER",
-    "ZINTERCARD",
-    "ZINTERSTORE",
-    "ZLEXCOUNT",
-    "ZMPOP",
-    "ZMSCORE",
-    "ZPOPMAX",
-    "ZPOPMIN",
-    "ZRANDMEMBER",
-    "ZRANGE",
-    "ZRANGEBYLEX",
-    "ZRANGEBYSCORE",
-    "ZRANGESTORE",
-    "ZRANK",
-    "ZREM",
-    "ZREMRANGEBYLEX",
-    "ZREMRANGEBYRANK",
-    "ZREMRANGEBYSCORE",
-    "ZREVRANGE",
-    "ZREVRANGEBYLEX",
-    "ZREVRANGEBYSCORE",
-    "ZREVRANK",
-    "ZSCAN",
-    "ZSCORE",
-    "ZUNION",
-    "ZUNIONSTORE",
+/// Commands of Redis that cannot have a place here: what of them, and what to do instead.
+const REFUSED: &[(&[&str], &str)] = &[
+    (
+        &["EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO", "FCALL", "FCALL_RO", "FUNCTION", "SCRIPT"],
+        "a script would keep a node from its other work for as long as it likes; use WATCH, MULTI and EXEC, or a transaction of the Rust client",
+    ),
+    (&["MOVE", "SWAPDB"], "this store has one database; use prefixes of keys"),
 ];
 
 /// How long the parts of an error are that repeat what the client has said.
@@ -295,6 +116,11 @@ fn fits(words: &Words, least: usize, most: usize) -> bool {
     words.len() >= least && (most == 0 || words.len() <= most)
 }
 
+/// Whether it is a command of this store that is not on data.
+pub(super) fn knows(name: &str) -> bool {
+    NAMES.iter().any(|known| known.0 == name)
+}
+
 /// Whether a command's first argument is the name of a part of it.
 pub(super) fn has_subcommands(name: &str) -> bool {
     SUBCOMMANDS.iter().any(|known| known.0 == name)
@@ -303,11 +129,18 @@ pub(super) fn has_subcommands(name: &str) -> bool {
 /// Whether the command exists and has as many words as it must; the words of Redis if not.
 pub(super) fn check(name: &str, words: &Words) -> Result<(), Reply> {
     if data::knows(name) {
-        return data::check(words);
+        data::check(words)?;
+        return check_subcommand(name, words);
     }
     let Some(&(_, least, most)) = NAMES.iter().find(|known| known.0 == name) else {
         return Err(unknown(name, words));
     };
+    check_subcommand(name, words)?;
+    if fits(words, least, most) { Ok(()) } else { Err(Reply::wrong_arity(&name.to_lowercase())) }
+}
+
+/// Whether the command's subcommand exists, if it has any, and has as many words as it must.
+pub(super) fn check_subcommand(name: &str, words: &Words) -> Result<(), Reply> {
     if let Some((_, known)) = SUBCOMMANDS.iter().find(|known| known.0 == name)
         && let Some(given) = words.get(1)
     {
@@ -320,11 +153,14 @@ pub(super) fn check(name: &str, words: &Words) -> Result<(), Reply> {
             return Err(Reply::wrong_arity(&format!("{name}|{sub}").to_lowercase()));
         }
     }
-    if fits(words, least, most) { Ok(()) } else { Err(Reply::wrong_arity(&name.to_lowercase())) }
+    Ok(())
 }
 
 fn unknown(name: &str, words: &Words) -> Reply {
-    if NOT_PROMISED.contains(&name) {
+    if let Some((_, why)) = REFUSED.iter().find(|refused| refused.0.contains(&name)) {
+        return Reply::error(format!("ERR '{name}' is refused by this store: {why}"));
+    }
+    if commands::find(name).is_some() {
         return not_promised(name);
     }
     let mut text = [b"ERR unknown command '", repeated(&words[0], REPEATED_MAX)].concat();
@@ -362,6 +198,11 @@ pub(super) async fn answer(session: &mut Session, name: &str, words: &Words) -> 
             None => keys::not_an_integer(),
         },
         "UNWATCH" => Reply::OK,
+        "TIME" => {
+            let now_us = session.store.wall().now_us();
+            let part = |number: u64| Reply::bulk(number.to_string());
+            Reply::Array(vec![part(now_us / 1_000_000), part(now_us % 1_000_000)])
+        }
         "ACL" => acl::answer(session, &sub, words),
         "AUTH" => acl::authenticate(session, &words[1..]).await,
         "HELLO" => hello(session, words).await,
@@ -374,12 +215,21 @@ pub(super) async fn answer(session: &mut Session, name: &str, words: &Words) -> 
 }
 
 fn command(sub: &str, words: &Words) -> Reply {
-    let names = || data::NAMES.iter().chain(NAMES).map(|name| Reply::bulk(name.0.to_lowercase()));
+    let promised = commands::promised;
+    let is_promised = |name: &str| data::knows(name) || knows(name);
+    let info = |word: &Vec<u8>| {
+        let found = commands::find(&upper(word)).filter(|command| is_promised(command.name));
+        found.map_or(Reply::NilArray, |command| command.info())
+    };
     match sub {
-        "" => Reply::Array(names().collect()),
-        "LIST" if words.len() == 2 => Reply::Array(names().collect()),
+        "" => Reply::Array(promised().map(|command| command.info()).collect()),
+        "INFO" if words.len() == 2 => Reply::Array(promised().map(|command| command.info()).collect()),
+        "INFO" => Reply::Array(words[2..].iter().map(info).collect()),
+        "LIST" if words.len() == 2 => {
+            Reply::Array(promised().map(|command| Reply::bulk(command.name.to_lowercase())).collect())
+        }
         "LIST" => Reply::error("ERR syntax error"),
-        "COUNT" => Reply::Integer(names().count() as i64),
+        "COUNT" => Reply::Integer(promised().count() as i64),
         "DOCS" => Reply::Map(Vec::new()),
         _ => not_promised(&["COMMAND ", sub].concat()),
     }

@@ -197,7 +197,7 @@ impl Session {
                 self.end = Some(End::Http);
             } else if self.queued.is_none()
                 && data::knows(&name)
-                && data::check(&words).is_ok()
+                && server::check(&name, &words).is_ok()
                 && acl::may(&mut self.visitor, &words)
             {
                 data.push(words);
