@@ -50,6 +50,8 @@ enum Compare {
     Set,
     /// The kind of reply: it tells something about the server.
     Kind,
+    /// A time that is left, or that was given in relation to now: about the same.
+    Time,
 }
 
 type Words = Vec<Vec<u8>>;
@@ -98,6 +100,9 @@ impl Generator {
             "HSET", "HMSET", "HSETNX", "HGET", "HMGET", "HGETALL", "HDEL", "HEXISTS", "HLEN", "HINCRBY",
         ];
         let word = |text: &str| text.as_bytes().to_vec();
+        if self.0.chance(0.4) {
+            return self.newer_command();
+        }
         match self.0.below(20) {
             0 => (vec![word("KEYS"), self.pattern()], Compare::Set),
             1 => (vec![self.one_of(&["MULTI", "EXEC", "DISCARD", "UNWATCH", "DBSIZE"])], Compare::All),
@@ -162,6 +167,173 @@ impl Generator {
                 let rest: Vec<_> = (0..self.0.below(4)).map(|_| self.value()).collect();
                 ([vec![word(&name), key], rest].concat(), Compare::All)
             }
+        }
+    }
+
+    fn time(&mut self) -> Vec<u8> {
+        self.one_of(&[
+            "1000000",
+            "100000000",
+            "0",
+            "-1",
+            "x",
+            "9223372036854775807",
+            "9223372036854775",
+            "-9223372036854775808",
+        ])
+    }
+
+    /// A time in the far future: with these it does not matter when a command is carried out.
+    fn far_time(&mut self) -> Vec<u8> {
+        self.one_of(&["33000000000", "33000000001", "34000000000", "1", "-5"])
+    }
+
+    /// A time to live that does not end while the test runs.
+    fn long_time(&mut self) -> Vec<u8> {
+        self.one_of(&["33000000000", "34000000000", "0", "-5", "x"])
+    }
+
+    fn float(&mut self) -> Vec<u8> {
+        match self.0.below(4) {
+            0 => self.number(),
+            1 => {
+                let digits = self.0.next_u64() >> self.0.between(1, 60);
+                format!("{}{}.{}", self.0.pick(&["", "-", "+"]), digits, self.0.below(1_000_000)).into_bytes()
+            }
+            2 => format!("{}e{}", self.0.below(1000), self.0.between(0, 40) as i64 - 20).into_bytes(),
+            _ => self.one_of(&[
+                "0.1", "3.0", "-1.1", "1e", ".", "inf", "nan", "1.5e3", "0x1p3", "0.1x", ".5", "1e4933",
+                "1e-5000",
+            ]),
+        }
+    }
+
+    fn place(&mut self) -> Vec<u8> {
+        self.one_of(&["0", "1", "2", "5", "-1", "-3", "100", "-100", "7", "9", "x"])
+    }
+
+    fn some(&mut self, most: u64, of: &[&str]) -> Words {
+        (0..self.0.below(most + 1)).map(|_| self.one_of(of)).collect()
+    }
+
+    /// Times, parts of strings, names of keys, and hashes.
+    fn newer_command(&mut self) -> (Words, Compare) {
+        let word = |text: &str| text.as_bytes().to_vec();
+        let all = |words: Vec<Words>, compare| (words.concat(), compare);
+        match self.0.below(22) {
+            0 => {
+                let head = vec![self.one_of(&["EXPIRE", "PEXPIRE"]), self.key(), self.time()];
+                all(vec![head, self.some(1, &["NX", "XX", "nx", "nope"])], Compare::All)
+            }
+            1 => {
+                let head = vec![self.one_of(&["EXPIREAT", "PEXPIREAT"]), self.key(), self.far_time()];
+                all(vec![head, self.some(2, &["NX", "XX", "GT", "LT"])], Compare::All)
+            }
+            2 => {
+                (vec![self.one_of(&["TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"]), self.key()], Compare::Time)
+            }
+            3 => {
+                let option = self.one_of(&["EX", "PX", "EXAT", "PXAT", "KEEPTTL", "PERSIST", "GET", "NX"]);
+                let head = vec![word("SET"), self.key(), self.value(), option];
+                all(
+                    vec![head, vec![self.long_time()], self.some(1, &["NX", "XX", "GET", "KEEPTTL"])],
+                    Compare::All,
+                )
+            }
+            4 => all(
+                vec![vec![word("SET"), self.key(), self.value()], self.some(2, &["KEEPTTL", "GET", "XX"])],
+                Compare::All,
+            ),
+            5 => {
+                let (option, time) =
+                    (self.one_of(&["EX", "PX", "EXAT", "PXAT", "PERSIST"]), self.long_time());
+                let rest = if option == b"PERSIST" || self.0.chance(0.1) {
+                    vec![option]
+                } else {
+                    vec![option, time]
+                };
+                all(vec![vec![word("GETEX"), self.key()], rest], Compare::All)
+            }
+            6 => {
+                (vec![self.one_of(&["SETEX", "PSETEX"]), self.key(), self.time(), self.value()], Compare::All)
+            }
+            7 => (
+                vec![self.one_of(&["GETRANGE", "SUBSTR"]), self.key(), self.place(), self.place()],
+                Compare::All,
+            ),
+            8 => (vec![word("SETRANGE"), self.key(), self.place(), self.value()], Compare::All),
+            9 | 10 => (vec![word("INCRBYFLOAT"), self.key(), self.float()], Compare::All),
+            11 => (vec![word("HINCRBYFLOAT"), word("h"), self.key(), self.float()], Compare::All),
+            12 => {
+                let options = self.some(2, &["LEN", "IDX", "WITHMATCHLEN", "NOPE"]);
+                let least = if self.0.chance(0.3) { vec![word("MINMATCHLEN"), self.place()] } else { vec![] };
+                all(vec![vec![word("LCS"), self.key(), self.key()], options, least], Compare::All)
+            }
+            13 => (vec![self.one_of(&["RENAME", "RENAMENX"]), self.key(), self.key()], Compare::All),
+            14 => {
+                let options = self.some(2, &["REPLACE", "DB", "0", "1", "x"]);
+                all(vec![vec![word("COPY"), self.key(), self.key()], options], Compare::All)
+            }
+            15 => {
+                let (sub, key) = (self.one_of(&["ENCODING", "REFCOUNT", "NOPE", "encoding"]), self.key());
+                let rest = if self.0.chance(0.1) { vec![] } else { vec![key] };
+                all(vec![vec![word("OBJECT"), sub], rest], Compare::Kind)
+            }
+            16 => {
+                let range = if self.0.chance(0.7) { vec![self.place(), self.place()] } else { vec![] };
+                all(
+                    vec![vec![word("BITCOUNT"), self.key()], range, self.some(1, &["BIT", "byte", "nope"])],
+                    Compare::All,
+                )
+            }
+            17 => {
+                let bit = self.one_of(&["0", "1", "2", "x"]);
+                let range = (0..self.0.below(3)).map(|_| self.place()).collect();
+                let unit = if self.0.chance(0.3) { self.some(1, &["BIT", "BYTE", "nope"]) } else { vec![] };
+                all(vec![vec![word("BITPOS"), self.key(), bit], range, unit], Compare::All)
+            }
+            18 if self.0.chance(0.5) => (vec![word("GETBIT"), self.key(), self.place()], Compare::All),
+            18 => (
+                vec![word("SETBIT"), self.key(), self.place(), self.one_of(&["0", "1", "2", "x"])],
+                Compare::All,
+            ),
+            19 => {
+                let options = [
+                    vec![],
+                    vec![word("COUNT"), word("5")],
+                    vec![word("MATCH"), self.pattern()],
+                    vec![word("TYPE")],
+                ];
+                let options = self.0.pick(&options).clone();
+                let key = if self.0.chance(0.8) { word("h") } else { self.key() };
+                all(vec![vec![word("HSCAN"), key, self.one_of(&["0", "x"])], options], Compare::All)
+            }
+            20 => {
+                let count = self.one_of(&["0", "1000", "x", "-9223372036854775808"]);
+                all(
+                    vec![vec![word("HRANDFIELD"), word("h"), count], self.some(2, &["WITHVALUES", "nope"])],
+                    Compare::Set,
+                )
+            }
+            _ => match self.0.below(6) {
+                0 => (vec![word("RANDOMKEY")], Compare::Kind),
+                1 => (vec![word("TIME")], Compare::Kind),
+                2 => (
+                    vec![self.one_of(&["FLUSHALL", "FLUSHDB"]), self.one_of(&["ASYNC", "sync", "nope"])],
+                    Compare::All,
+                ),
+                3 => (vec![word("TOUCH"), self.key(), self.key()], Compare::All),
+                4 => (vec![word("PERSIST"), self.key()], Compare::All),
+                _ => {
+                    let kind = self.one_of(&["string", "hash", "nope"]);
+                    let options = [vec![word("TYPE"), kind], vec![word("MATCH"), self.pattern()]];
+                    let options = self.0.pick(&options).clone();
+                    all(
+                        vec![vec![word("SCAN"), word("0"), word("COUNT"), word("10000")], options],
+                        Compare::Set,
+                    )
+                }
+            },
         }
     }
 
@@ -238,6 +410,13 @@ fn as_compared(reply: Option<&Vec<u8>>, compare: Compare) -> Vec<Vec<u8>> {
         Compare::All => vec![reply.clone()],
         Compare::Kind if reply.starts_with(b"-") => vec![reply.clone()],
         Compare::Kind => vec![reply[..1].to_vec()],
+        // Nothing takes ten thousand seconds.
+        Compare::Time => {
+            let number =
+                std::str::from_utf8(&reply[1..]).ok().and_then(|text| text.trim().parse::<i64>().ok());
+            let about = number.filter(|&number| number > 0).map(|number| (number + 50_000_000) / 100_000_000);
+            vec![about.map_or(reply.clone(), |about| format!("about {about}").into_bytes())]
+        }
         Compare::Set => {
             let mut lines: Vec<_> = reply.split(|&byte| byte == b'$').map(<[u8]>::to_vec).collect();
             lines.sort();
@@ -417,4 +596,69 @@ fn values_and_commands_that_are_too_long_get_an_error_and_the_connection_goes_on
     assert_eq!(wire.ask("EXISTS k"), b":0\r\n");
     let pattern = "*a".repeat(4000);
     assert_eq!(wire.command(&["KEYS", &pattern]), b"-ERR a pattern has at most 4096 bytes\r\n");
+}
+
+/// Times that come while both servers run. What is compared is what is left.
+#[test]
+fn keys_expire_as_those_of_redis_do() {
+    let Some((_cluster, door, redis)) = start() else { return };
+    for (first, meets) in [
+        ("SET k v PX 30", "EXISTS k"),
+        ("PSETEX k 30 v", "GET k"),
+        ("MSET k v l v", "PTTL k"),
+        ("HSET k f v", "TTL k"),
+        ("SET k v PX 30", "DBSIZE"),
+        ("SET k v PX 30", "KEYS *"),
+        ("SET k v PX 30", "TYPE k"),
+    ] {
+        let both = [&door, &redis.1].map(|address| {
+            let mut wire = Wire::connect(address);
+            wire.ask("FLUSHALL");
+            wire.ask(first);
+            wire.ask("PEXPIRE k 30");
+            common::until("a key that expires", || (wire.ask("EXISTS k") == b":0\r\n").then_some(()));
+            [meets, "SET k w KEEPTTL", "TTL k"]
+                .map(|line| String::from_utf8_lossy(&wire.ask(line)).into_owned())
+        });
+        assert_eq!(both[0], both[1], "{first}; ours is first");
+    }
+}
+
+/// The rows of `COMMAND` and the categories of `ACL CAT`, of every command that this store has.
+#[test]
+fn commands_have_the_words_keys_and_categories_of_redis() {
+    let Some((_cluster, door, redis)) = start() else { return };
+    let (mut ours, mut theirs) = (Wire::connect(&door), Wire::connect(&redis.1));
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    let list = text(ours.ask("COMMAND LIST"));
+    let names: Vec<&str> =
+        list.split("\r\n").skip(1).filter(|line| !line.is_empty() && !line.starts_with('$')).collect();
+    assert!(names.len() > 80, "{names:?}");
+    // Tips, places of keys and subcommands follow behind the categories.
+    let info = |wire: &mut Wire, name: &str| {
+        let said = text(wire.ask(&format!("COMMAND INFO {name}")));
+        let mut lines: Vec<&str> = said.split("\r\n").collect();
+        let first = lines.iter().position(|line| line.starts_with("+@")).expect("a category");
+        let count = lines[first..].iter().take_while(|line| line.starts_with("+@")).count();
+        lines.truncate(first + count);
+        let mut sets: Vec<String> = lines.iter().skip(3).map(|line| (*line).to_string()).collect();
+        sets.sort();
+        sets
+    };
+    for name in &names {
+        assert_eq!(info(&mut ours, name), info(&mut theirs, name), "{name}; ours is first");
+    }
+    let lines = |said: String| -> Vec<String> {
+        let names = said.split("\r\n").skip(1).filter(|line| !line.is_empty() && !line.starts_with('$'));
+        names.map(String::from).collect()
+    };
+    let categories = lines(text(ours.ask("ACL CAT")));
+    assert_eq!(categories, lines(text(theirs.ask("ACL CAT"))));
+    for category in categories {
+        let all = lines(text(theirs.ask(&format!("ACL CAT {category}"))));
+        let mut expected: Vec<String> = all.into_iter().filter(|name| names.contains(&&**name)).collect();
+        let mut found = lines(text(ours.ask(&format!("ACL CAT {category}"))));
+        (found.sort(), expected.sort());
+        assert_eq!(found, expected, "{category}; ours is first");
+    }
 }

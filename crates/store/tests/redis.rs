@@ -59,10 +59,13 @@ fn redis_cli_is_told_the_same_at_every_node() {
     check(2, "APPEND greeting !", "6");
     check(0, "-3 HSET h a 1", "1");
     check(1, "-3 HGETALL h", "a 1");
+    check(1, "SET greeting hello! EX 33000000 KEEPTTL", "ERR syntax error");
+    check(1, "SET greeting hello! EXAT 33000000000", "OK");
+    check(2, "EXPIRETIME greeting", "33000000000");
     check(
         1,
-        "SET greeting x EX 10",
-        "ERR keys of this store do not expire: EX, PX, EXAT, PXAT and KEEPTTL are not promised",
+        "MOVE greeting 1",
+        "ERR 'MOVE' is refused by this store: this store has one database; use prefixes of keys",
     );
     check(
         2,

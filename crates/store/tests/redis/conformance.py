@@ -98,6 +98,10 @@ def keys(a, b):
     assert set(a.keys("scan:*")) == expected and b"m1" in a.keys("*")
     assert a.dbsize() == len(a.keys("*"))
     assert a.delete(*expected) == 300
+    assert a.set("e", "v", ex=1000) and 990 < b.ttl("e") <= 1000 and b.persist("e") and a.ttl("e") == -1
+    assert a.expire("e", 500, nx=True) and not b.expire("e", 400, gt=True) and b.getex("e", ex=9000) == b"v"
+    assert a.rename("e", "f") and 8000 < b.ttl("f") <= 9000 and b.copy("f", "g") and a.touch("e", "f", "g") == 2
+    assert b.randomkey() is not None and a.delete("f", "g") == 2
 
 
 def transactions(a, b):
@@ -147,7 +151,7 @@ def transactions(a, b):
         return raw.read_response()
 
     assert say("MULTI") == b"OK" and say("SET", "t", "1") == b"QUEUED"
-    fails("not promised", lambda: say("LPUSH", "l", "1"))
+    fails("not promised", lambda: say("GEODIST", "g", "a", "b"))
     fails("previous errors", lambda: say("EXEC"))
     assert a.get("t") == b"word"
     assert say("MULTI") == b"OK" and say("SET", "t", "1") == b"QUEUED" and say("DISCARD") == b"OK"
@@ -184,8 +188,11 @@ def server(a):
     assert a.ping() and a.echo("hello") == b"hello"
     assert a.info()["server_name"] == "highwire" and a.config_get("save") == {"save": ""}
     fails("out of range", lambda: a.execute_command("SELECT", 1))
-    for words in [("LPUSH", "l", 1), ("EXPIRE", "n", 1), ("FLUSHALL",), ("EVAL", "return 1", 0), ("SUBSCRIBE", "c")]:
+    for words in [("XADD", "s", "*", "f", 1), ("GEODIST", "g", "a", "b"), ("SAVE",)]:
         fails("not promised", lambda: a.execute_command(*words))
+    for words in [("EVAL", "return 1", 0), ("SCRIPT", "LOAD", "return 1"), ("SWAPDB", 0, 0)]:
+        fails("is refused", lambda: a.execute_command(*words))
+    assert a.command()["expire"]["flags"] == ["write", "fast"] and "lolwut" not in a.command()
     fails("wrong number of arguments", lambda: a.execute_command("GET"))
 
 
