@@ -68,6 +68,8 @@ enum Task {
     Charts,
     /// Do real faults to real processes of the store, and measure how long each is felt.
     Faults(faults::Args),
+    /// Run Redis's own tests against the store.
+    Store(store::Args),
     /// Play every scenario of faults that ships, often, or software of others under some: is it the same each time?
     Gallery(gallery::Args),
     /// Play every figure of the IRN paper on the simulator: claim, paper, here, inside the band?
@@ -105,6 +107,7 @@ fn main() -> ExitCode {
         Task::Bench(args) => bench::run(&args),
         Task::Charts => measurements::draw_charts(),
         Task::Faults(args) => faults::run(&args),
+        Task::Store(args) => store::run(&args),
         Task::Gallery(args) => gallery::run(&args),
         Task::Figures(args) => figures::run(&args),
         Task::Nanopu(args) => nanopu::run(&args),
