@@ -141,17 +141,21 @@ impl Shared {
             let event = self.node.borrow_mut().poll_event();
             let Some(event) = event else { return any };
             any = true;
-            let worker = worker_of(&event);
-            let mut workers = self.workers.borrow_mut();
-            let seat = &mut workers.seats[usize::from(worker)];
-            if seat.is_orphan {
-                drop(workers);
-                self.end_orphan(worker);
-            } else {
-                seat.event = Some(event);
-                if let Some(waker) = &seat.waker {
-                    waker.wake_by_ref();
-                }
+            self.deliver(event);
+        }
+    }
+
+    fn deliver(&self, event: Event) {
+        let worker = worker_of(&event);
+        let mut workers = self.workers.borrow_mut();
+        let seat = &mut workers.seats[usize::from(worker)];
+        if seat.is_orphan {
+            drop(workers);
+            self.end_orphan(worker);
+        } else {
+            seat.event = Some(event);
+            if let Some(waker) = &seat.waker {
+                waker.wake_by_ref();
             }
         }
     }
@@ -165,7 +169,16 @@ impl Shared {
                 // Aborting is always possible in this phase; it ends with an event, which comes here again.
                 let _ = node.abort(now, worker);
             }
-            Phase::Idle => self.give_back(worker),
+            Phase::Idle => {
+                // Events of the transaction that has ended may still be on their way. The worker's next transaction must not take them for its own.
+                let on_their_way: Vec<Event> = std::iter::from_fn(|| node.poll_event()).collect();
+                drop(node);
+                self.give_back(worker);
+                on_their_way
+                    .into_iter()
+                    .filter(|event| worker_of(event) != worker)
+                    .for_each(|event| self.deliver(event));
+            }
             _ => {}
         }
     }
