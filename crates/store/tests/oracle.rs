@@ -94,10 +94,10 @@ impl Generator {
     }
 
     fn command(&mut self) -> (Words, Compare) {
-        const PLAIN: [&str; 31] = [
+        const PLAIN: [&str; 29] = [
             "GET", "STRLEN", "GETDEL", "GETSET", "SET", "SETNX", "APPEND", "INCR", "DECR", "INCRBY",
-            "DECRBY", "MGET", "MSET", "MSETNX", "DEL", "UNLINK", "EXISTS", "TYPE", "TTL", "PTTL", "PERSIST",
-            "HSET", "HMSET", "HSETNX", "HGET", "HMGET", "HGETALL", "HDEL", "HEXISTS", "HLEN", "HINCRBY",
+            "DECRBY", "MGET", "MSET", "MSETNX", "DEL", "UNLINK", "EXISTS", "TYPE", "PERSIST", "HSET",
+            "HMSET", "HSETNX", "HGET", "HMGET", "HGETALL", "HDEL", "HEXISTS", "HLEN", "HINCRBY",
         ];
         let word = |text: &str| text.as_bytes().to_vec();
         if self.0.chance(0.4) {
