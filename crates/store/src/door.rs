@@ -368,10 +368,18 @@ fn locate(local: &Local, keys: &[(Vec<u8>, Vec<u8>)]) -> Answer {
 
 fn bytes_of(found: Option<(Kind, Vec<u8>)>) -> Result<Option<Vec<u8>>, Stop> {
     match found {
-        Some((Kind::Fields, _)) => {
-            Err(StoreError::invalid("the key holds a hash of the Redis door, and no plain value").into())
+        None => Ok(None),
+        Some((Kind::Bytes, value)) => Ok(Some(value)),
+        Some((kind, _)) => {
+            let what = match kind {
+                Kind::Fields => "hash",
+                Kind::List => "list",
+                Kind::Set => "set",
+                _ => "sorted set",
+            };
+            let why = format!("the key holds a {what} of the Redis door, and no plain value");
+            Err(StoreError::invalid(why).into())
         }
-        found => Ok(found.map(|(_, value)| value)),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::door::Keeper;
 use crate::error::StoreError;
 use crate::message::Introduction;
 use crate::register::Register;
+use crate::resp::Hub;
 use crate::session::Local;
 use crate::tls::Tls;
 use crate::{door, peers};
@@ -101,6 +102,8 @@ pub struct Store {
     /// The loop that serves them.
     pub(crate) io: Handle,
     pub(crate) wall: Wall,
+    /// Where clients of the Redis endpoint wait for one another.
+    pub(crate) hub: Arc<Hub>,
 }
 
 /// Why a node has ended, if not because it was told to.
@@ -303,6 +306,7 @@ impl Engine {
         let waits_for = Arc::new(Mutex::new(Some("the node is starting".to_string())));
         let end = Arc::new(Mutex::new(End::Told));
         let wall = Wall::default();
+        let hub = Arc::<Hub>::default();
         let starter = Starter {
             config: config.clone(),
             settings,
@@ -315,16 +319,18 @@ impl Engine {
             inbox,
             waits_for: Arc::clone(&waits_for),
             end: Arc::clone(&end),
+            hub: Arc::clone(&hub),
         };
         // The node's thread runs the device, in every turn and while it sleeps: an engine thread would only
         // wake up to find that out.
         let engine = highwire_host::Engine::Inline;
         let device = DeviceConfig { address: own.address, link, engine, ..DeviceConfig::default() };
         let (io, doors_open) = door::io_loop(id).map_err(|error| failed("the doors' I/O loop", error))?;
+        let heard_by = io.clone();
         let work = move || match open(&device, id, secret, datagrams_key) {
             Ok((device, rpc)) => {
                 let _ = started.send(Ok((rpc.bell(), rpc.address().to_string())));
-                starter.run(rpc);
+                starter.run(rpc, &heard_by);
                 // The doors close with their node.
                 drop((device, doors_open));
             }
@@ -345,7 +351,7 @@ impl Engine {
         }
         let access = Access::node(&key, tls);
         let store =
-            Store { commands, bell, introduction, waits_for, doors, end, keeper, key, access, io, wall };
+            Store { commands, bell, introduction, waits_for, doors, end, keeper, key, access, io, wall, hub };
         peers::introduce(&store, config).map_err(|error| failed("a thread", error))?;
         door::open(listener, &store).map_err(|error| failed("a thread", error))?;
         Ok(Engine { store, thread: Some(thread) })

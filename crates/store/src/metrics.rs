@@ -7,6 +7,7 @@
 use crate::access::{Refusal, Role};
 use crate::door::{self, Ended, Guest, Keeper, PacedStream, Refused};
 use crate::engine::Store;
+use crate::resp::Hub;
 use crate::session::{Local, Outcomes};
 use base64::Engine as _;
 use highwire_txn::Usage;
@@ -105,6 +106,7 @@ impl Snapshot {
 struct Scrape {
     node: u16,
     keeper: Arc<Keeper>,
+    hub: Arc<Hub>,
     snapshot: Option<Snapshot>,
 }
 
@@ -127,10 +129,22 @@ fn doors(to: &mut DescriptorEncoder<'_>, keeper: &Keeper) -> fmt::Result {
     counter(to, "held_refused", help, keeper.total.refused())
 }
 
+fn hub(to: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
+    let counts = hub.counts();
+    gauge(to, "waiting", "Places of waiting Redis clients in the queues of keys", counts.waiting as i64)?;
+    let help = "Waiting Redis clients: served, found an element without a hint, hints from other nodes";
+    counters(to, "waits", help, "event", &counts.waits)?;
+    let help = "Subscriptions of Redis clients to channels and patterns";
+    gauge(to, "subscriptions", help, counts.subscriptions as i64)?;
+    let help = "Messages of channels that did not reach a subscriber, because it had not read enough";
+    counter(to, "messages_dropped", help, counts.dropped)
+}
+
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let to = &mut encoder;
         doors(to, &self.keeper)?;
+        hub(to, &self.hub)?;
         gauge(to, "node", "The node's number", i64::from(self.node))?;
         let Some(snapshot) = &self.snapshot else {
             return gauge(to, "open", "Whether transactions can run here", 0);
@@ -219,6 +233,7 @@ impl Store {
         registry.register_collector(Box::new(Scrape {
             node: self.introduction.node,
             keeper: Arc::clone(&self.keeper),
+            hub: Arc::clone(&self.hub),
             snapshot,
         }));
         let mut page = String::new();

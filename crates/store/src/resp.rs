@@ -1,4 +1,4 @@
-//! The Redis door: strings, hashes and transactions of Redis's protocol, over this store, for every Redis client.
+//! The Redis door: strings, hashes, lists, sets, sorted sets, channels and transactions of Redis's protocol, over this store, for every Redis client.
 //!
 //! Each command is a transaction, or a part of one with those that arrive at the same time (`turns`). `WATCH` reads, and its reads are the read set that `EXEC` demands; `EXEC`
 //! is the commit. An unsupported command gets an error that says so, and never a result that is merely close.
@@ -20,6 +20,7 @@ macro_rules! string {
 mod acl;
 mod bits;
 mod client;
+mod collections;
 mod commands;
 mod data;
 mod decimal;
@@ -27,16 +28,23 @@ mod expiry;
 mod fields;
 mod glob;
 mod http;
+pub(crate) mod hub;
 mod inline;
 mod keys;
 mod keyspace;
 mod lcs;
+mod lists;
 mod parse;
+mod pubsub;
 mod reply;
 mod scans;
+mod scores;
 mod server;
 mod session;
+mod sets;
+mod sorted;
 mod turns;
+mod waiting;
 
 use crate::door::{self, Room};
 use crate::engine::{PATIENCE_NS, Store};
@@ -45,6 +53,7 @@ use crate::message::Footprint;
 use crate::scan;
 use crate::session::{Local, Stop, USUAL_RECORD_BYTES_MAX};
 use crate::transaction::Transaction;
+pub(crate) use hub::Hub;
 use reply::Reply;
 use std::io;
 use std::net::TcpListener;
@@ -74,7 +83,7 @@ impl Store {
     }
 }
 
-/// What `fuzz/` tries: the parser never panics, and holds no more than it may, whatever comes in however many pieces.
+/// What `fuzz/` tries: no bytes of a client, of a value or of another node panic, and the parser holds no more than it may, in however many pieces they come.
 #[doc(hidden)]
 pub fn try_parser(bytes: &[u8]) {
     let Some((&step, bytes)) = bytes.split_first() else { return };
@@ -98,6 +107,12 @@ pub fn try_parser(bytes: &[u8]) {
     if let Some(words) = inline::words(bytes) {
         assert!(words.iter().map(Vec::len).sum::<usize>() <= bytes.len());
     }
+    if let Some(elements) = collections::parse(bytes) {
+        assert!(elements.iter().map(|element| element.len()).sum::<usize>() <= bytes.len());
+    }
+    sorted::try_parse(bytes);
+    scores::parse(bytes);
+    hub::try_tell(bytes);
     if let Some((pattern, text)) = bytes.split_at_checked(bytes.len().min(64)) {
         glob::matches(pattern, text);
     }

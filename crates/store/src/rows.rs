@@ -64,16 +64,20 @@ pub(crate) enum Kind {
     Bytes = 0,
     /// Fields with values: a hash of the Redis door.
     Fields = 1,
+    /// Elements in an order: a list of the Redis door.
+    List = 2,
+    /// Members: a set of the Redis door.
+    Set = 3,
+    /// Members with scores: a sorted set of the Redis door.
+    Sorted = 4,
 }
 
 impl Kind {
-    /// The kind that a byte without marks stands for.
+    const ALL: [Kind; 5] = [Kind::Bytes, Kind::Fields, Kind::List, Kind::Set, Kind::Sorted];
+
+    /// `None`: a kind of a later version of this program.
     fn of(byte: u8) -> Option<Kind> {
-        match byte {
-            0 => Some(Kind::Bytes),
-            1 => Some(Kind::Fields),
-            _ => None,
-        }
+        Kind::ALL.get(usize::from(byte)).copied()
     }
 }
 
@@ -453,6 +457,26 @@ mod tests {
         assert!(!Row::default().has_room_for(&longest(1)));
         let row = Row { overflows: true, cells: vec![longest(0)] };
         assert_eq!(row.to_bytes().len(), ROW_BYTES_MAX);
+    }
+
+    #[test]
+    fn each_kind_keeps_its_byte_and_one_of_a_later_version_is_an_error() {
+        for (byte, kind) in (0u8..).zip(Kind::ALL) {
+            assert_eq!((kind as u8, Kind::of(byte)), (byte, Some(kind)));
+            let row = Row { overflows: false, cells: vec![Cell { kind, ..cell("k", 2) }] };
+            let mut bytes = row.to_bytes();
+            assert_eq!(bytes[4], byte);
+            assert_eq!(Row::parse(&bytes), Ok(row));
+            bytes[4] = Kind::ALL.len() as u8;
+            assert!(Row::parse(&bytes).is_err());
+            let (table, key, value) = (b"t".to_vec(), b"k".to_vec(), b"v".to_vec());
+            let entry = BackupEntry { table, key, kind, expires: None, value };
+            let mut bytes = Vec::new();
+            entry.put(&mut bytes);
+            assert_eq!(BackupEntry::parse_all(&bytes), Some(vec![entry]));
+            bytes[3] = Kind::ALL.len() as u8;
+            assert_eq!(BackupEntry::parse_all(&bytes), None);
+        }
     }
 
     /// Rows of earlier versions of the program are read.

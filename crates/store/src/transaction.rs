@@ -326,9 +326,14 @@ impl Transaction {
         self.session.yield_now().await;
     }
 
-    /// A random number.
+    /// A random number, from the node's seeded generator.
     pub(crate) fn random(&self) -> u64 {
         self.session.random()
+    }
+
+    /// A number below `below`, from the node's seeded generator. Another attempt draws another one.
+    pub(crate) fn random_below(&self, below: usize) -> usize {
+        (self.session.random() % below.max(1) as u64) as usize
     }
 
     /// A key's value, as this transaction sees it.

@@ -69,8 +69,8 @@ fn redis_cli_is_told_the_same_at_every_node() {
     );
     check(
         2,
-        "LPUSH list x",
-        "ERR unknown command 'LPUSH': it is not promised by this store; see docs/store.md",
+        "XADD stream x",
+        "ERR unknown command 'XADD': it is not promised by this store; see docs/store.md",
     );
     // The command line takes a value of a MiB from its standard input.
     let longest = "0123456789abcdef".repeat(1 << 16);

@@ -38,10 +38,12 @@ pub(crate) enum Ended {
     Http,
     Protocol,
     Protected,
+    /// A subscriber that did not read its messages fast enough.
+    Subscriber,
 }
 
 impl Ended {
-    pub(crate) const ALL: [(&'static str, Ended); 7] = [
+    pub(crate) const ALL: [(&'static str, Ended); 8] = [
         ("full", Ended::Full),
         ("address", Ended::Address),
         ("idle", Ended::Idle),
@@ -49,6 +51,7 @@ impl Ended {
         ("http", Ended::Http),
         ("protocol", Ended::Protocol),
         ("protected", Ended::Protected),
+        ("subscriber", Ended::Subscriber),
     ];
 }
 

@@ -203,6 +203,41 @@ impl PacedStream {
         }
     }
 
+    /// Waits until something may have come. It can be given up at any moment.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        if self.tls.as_ref().is_some_and(|tls| !tls.plain.is_empty()) {
+            return Ok(());
+        }
+        poll_fn(|cx| self.stream.poll_read_ready(cx)).await
+    }
+
+    /// Reads what has come, and does not wait for more; `None`: nothing has. Between requests, the other end may be silent for ever.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub(crate) async fn read_come(&mut self, take: impl FnOnce(&[u8])) -> io::Result<Option<usize>> {
+        let Some(mut tls) = self.tls.take() else {
+            return PORTION.with_borrow_mut(|portion| come(&self.stream, portion, take));
+        };
+        let mut result = Ok(None);
+        if tls.plain.is_empty() {
+            let mut fed = Ok(());
+            result =
+                PORTION.with_borrow_mut(|portion| come(&self.stream, portion, |bytes| fed = tls.feed(bytes)));
+            result = fed.and(result);
+        }
+        let answer = tls.drain();
+        let plain = std::mem::take(&mut tls.plain);
+        self.tls = Some(tls);
+        let result = result?;
+        self.write_plain(&answer?, &mut Pace::default()).await?;
+        if plain.is_empty() {
+            return Ok(result.filter(|&length| length == 0));
+        }
+        take(&plain);
+        Ok(Some(plain.len()))
+    }
+
     async fn read_plain(&mut self, take: impl FnOnce(&[u8])) -> io::Result<usize> {
         let is_within = self.input.begun.is_some();
         let timeout = if is_within { Some(self.patience.slow) } else { self.patience.idle };
@@ -314,6 +349,18 @@ impl PacedStream {
             }
         })
         .await
+    }
+}
+
+/// Reads what a socket has; `None`: nothing.
+fn come(stream: &TcpStream, portion: &mut [u8], take: impl FnOnce(&[u8])) -> io::Result<Option<usize>> {
+    match stream.try_read(portion) {
+        Ok(length) => {
+            take(&portion[..length]);
+            Ok(Some(length))
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::config::ClusterConfig;
 use crate::disk::{Disk, write_journal};
 use crate::peers::check_agreed;
 use crate::register::Register;
+use crate::resp::{Hub, hub};
 use crate::session::{Local, Shared};
 use crate::sweep;
 use highwire_host::rpc::{Bell, Rpc};
@@ -17,6 +18,7 @@ use std::rc::Rc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::runtime::Handle;
 
 /// The pause between two looks at a register that is still empty.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
@@ -36,6 +38,7 @@ pub(super) struct Starter {
     pub(super) inbox: Receiver<Command>,
     pub(super) waits_for: Arc<Mutex<Option<String>>>,
     pub(super) end: Arc<Mutex<End>>,
+    pub(super) hub: Arc<Hub>,
 }
 
 impl Starter {
@@ -43,7 +46,8 @@ impl Starter {
         *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 
-    pub(super) fn run(mut self, mut rpc: Rpc) {
+    /// `io`: the loop that serves clients.
+    pub(super) fn run(mut self, mut rpc: Rpc, io: &Handle) {
         let Some(mut node) = self.begin(&mut rpc) else { return };
         let has_disk = self.disk.is_some();
         let disk = self.disk.take().map(|Disk { folder, loaded }| {
@@ -75,6 +79,7 @@ impl Starter {
             true => carrier::serve_durably(&mut rpc, &shared),
             false => carrier::serve(&mut rpc, &shared),
         }
+        hub::serve(&mut rpc, &self.hub, io);
         // The rows of a benchmark's tables have another form.
         if self.settings.tables == self.config.settings().tables {
             let shared = Rc::clone(&shared);

@@ -2,7 +2,7 @@
 
 use super::reply::Reply;
 use super::session::Session;
-use super::{Words, commands, data, server, upper};
+use super::{Words, commands, data, pubsub, server, upper};
 use crate::access::{Denied, Refusal, Role, Standing, Visitor};
 
 /// What `HELLO` says to a client that has not said who it is.
@@ -51,9 +51,9 @@ fn needed(name: &str, sub: &str) -> Needed {
         || SUBCOMMANDS_OF_USERS.iter().any(|(of, subs)| *of == name && subs.contains(&sub));
     Needed::User(if is_for_users {
         None
-    } else if data::only_reads(name) || name == "WATCH" {
+    } else if data::only_reads(name) || name == "WATCH" || name == "PUBSUB" || pubsub::subscribes(name) {
         Some(Role::Read)
-    } else if data::knows(name) {
+    } else if data::knows(name) || name == "PUBLISH" {
         Some(Role::Write)
     } else {
         Some(Role::Admin)
@@ -195,10 +195,40 @@ mod tests {
         ["PING", "MULTI", "EXEC", "INFO", "CLIENT ID", "CLIENT INFO", "ACL WHOAMI", "COMMAND DOCS"]
             .iter()
             .for_each(|line| check(line.strip_suffix(" DOCS").unwrap_or(line), user));
-        ["GET", "SCAN", "KEYS", "HGETALL", "WATCH", "DBSIZE"].iter().for_each(|name| check(name, read));
-        ["SET", "DEL", "INCR", "HSET", "GETDEL", "GETSET", "MSETNX", "PERSIST"]
-            .iter()
-            .for_each(|name| check(name, write));
+        [
+            "GET",
+            "SCAN",
+            "KEYS",
+            "HGETALL",
+            "WATCH",
+            "DBSIZE",
+            "LRANGE",
+            "ZRANGE",
+            "SUBSCRIBE",
+            "PUNSUBSCRIBE",
+            "PUBSUB",
+        ]
+        .iter()
+        .for_each(|name| check(name, read));
+        [
+            "SET",
+            "DEL",
+            "INCR",
+            "HSET",
+            "GETDEL",
+            "GETSET",
+            "MSETNX",
+            "PERSIST",
+            "LPUSH",
+            "BLPOP",
+            "SPOP",
+            "ZADD",
+            "BZMPOP",
+            "SUNIONSTORE",
+            "PUBLISH",
+        ]
+        .iter()
+        .for_each(|name| check(name, write));
         ["CLIENT LIST", "CLIENT KILL", "CONFIG GET", "ACL LIST", "ACL USERS", "ACL SETUSER", "FUTURE"]
             .iter()
             .for_each(|line| check(line, admin));

@@ -29,7 +29,7 @@ fn parse(mut bytes: &[u8]) -> Option<Fields> {
 /// Lengths have two bytes, or, behind this mark, four more.
 const IS_LONGER: u16 = u16::MAX;
 
-fn take_length(bytes: &mut &[u8]) -> Option<usize> {
+pub(super) fn take_length(bytes: &mut &[u8]) -> Option<usize> {
     let (length, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     match u16::from_le_bytes(*length) {
@@ -42,7 +42,7 @@ fn take_length(bytes: &mut &[u8]) -> Option<usize> {
     }
 }
 
-fn put_length(length: usize, to: &mut Vec<u8>) {
+pub(super) fn put_length(length: usize, to: &mut Vec<u8>) {
     match u16::try_from(length) {
         Ok(short) if short != IS_LONGER => to.extend_from_slice(&short.to_le_bytes()),
         _ => {

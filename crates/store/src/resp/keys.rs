@@ -28,8 +28,9 @@ pub(super) async fn string(
     key: &[u8],
 ) -> Result<Result<Option<Vec<u8>>, Reply>, Stop> {
     Ok(match transaction.get(TABLE, key).await? {
-        Some((kind, _)) if kind != Kind::Bytes => Err(Reply::error(Reply::WRONG_TYPE)),
-        found => Ok(found.map(|(_, value)| value)),
+        Some((Kind::Bytes, value)) => Ok(Some(value)),
+        Some(_) => Err(Reply::error(Reply::WRONG_TYPE)),
+        None => Ok(None),
     })
 }
 
@@ -70,8 +71,9 @@ pub(super) async fn apply(
     Ok(match name {
         "GET" => or_nil(string!(transaction, key)),
         "STRLEN" => match transaction.measure(TABLE, key).await? {
-            Some((Kind::Fields, _)) => Reply::error(Reply::WRONG_TYPE),
-            found => Reply::Integer(found.map_or(0, |(_, length)| length as i64)),
+            Some((Kind::Bytes, length)) => Reply::Integer(length as i64),
+            Some(_) => Reply::error(Reply::WRONG_TYPE),
+            None => Reply::Integer(0),
         },
         "GETDEL" => {
             let value = string!(transaction, key);
@@ -140,12 +142,22 @@ pub(super) async fn apply(
         }
         "TYPE" => Reply::Simple(match transaction.measure(TABLE, key).await? {
             None => "none".into(),
-            Some((Kind::Bytes, _)) => "string".into(),
-            Some((Kind::Fields, _)) => "hash".into(),
+            Some((kind, _)) => type_name(kind).into(),
         }),
         "DBSIZE" | "KEYS" | "SCAN" => return scans::apply(transaction, name, words, room).await,
         _ => Reply::error(format!("ERR '{name}' is not promised by this store; see docs/store.md")),
     })
+}
+
+/// What Redis calls a kind.
+fn type_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bytes => "string",
+        Kind::Fields => "hash",
+        Kind::List => "list",
+        Kind::Set => "set",
+        Kind::Sorted => "zset",
+    }
 }
 
 /// What one of many keys costs, in bytes that might have been copied instead.

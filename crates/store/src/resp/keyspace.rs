@@ -153,6 +153,9 @@ fn encoding(kind: Kind, value: &[u8]) -> &'static str {
         Kind::Bytes if value.len() <= 44 => "embstr",
         Kind::Bytes => "raw",
         Kind::Fields => super::fields::encoding(value),
+        Kind::List => "quicklist",
+        Kind::Set => super::sets::encoding(value),
+        Kind::Sorted => super::sorted::encoding(value),
     }
 }
 

@@ -1,10 +1,11 @@
 //! Replies of Redis's protocol, in its second and third version.
 
+use super::scores;
 use crate::error::StoreError;
 use std::io::{self, Write};
 
 /// A reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reply {
     Ok,
     Simple(String),
@@ -17,8 +18,15 @@ pub(super) enum Reply {
     NilArray,
     Array(Vec<Reply>),
     Map(Vec<(Reply, Reply)>),
-    /// Arrays of two each, which the protocol's second version writes without their bounds.
+    /// Pairs, which the second version of the protocol says one behind the other.
     Pairs(Vec<(Reply, Reply)>),
+    Set(Vec<Reply>),
+    /// What the client has not asked for at this moment: a message of a channel.
+    Push(Vec<Reply>),
+    /// Replies one behind the other, of a command that has several.
+    Several(Vec<Reply>),
+    /// A score. It is no NaN.
+    Double(f64),
     /// Bytes as they are sent.
     Raw(Vec<u8>),
 }
@@ -54,7 +62,9 @@ impl Reply {
     pub(super) fn held(&self) -> usize {
         let inside = match self {
             Reply::Bulk(bytes) | Reply::Error(bytes) | Reply::Raw(bytes) => bytes.len(),
-            Reply::Array(replies) => replies.iter().map(Reply::held).sum(),
+            Reply::Array(replies) | Reply::Set(replies) | Reply::Push(replies) | Reply::Several(replies) => {
+                replies.iter().map(Reply::held).sum()
+            }
             Reply::Map(pairs) | Reply::Pairs(pairs) => {
                 pairs.iter().map(|(name, value)| name.held() + value.held()).sum()
             }
@@ -77,9 +87,32 @@ impl Reply {
             Reply::Nil | Reply::NilArray if is_resp3 => out.write_all(b"_\r\n"),
             Reply::Nil => out.write_all(b"$-1\r\n"),
             Reply::NilArray => out.write_all(b"*-1\r\n"),
-            Reply::Array(replies) => {
-                count(out, '*', replies.len() as i64)?;
+            Reply::Array(replies) | Reply::Set(replies) | Reply::Push(replies) => {
+                let kind = match self {
+                    Reply::Set(_) if is_resp3 => '~',
+                    Reply::Push(_) if is_resp3 => '>',
+                    _ => '*',
+                };
+                count(out, kind, replies.len() as i64)?;
                 replies.iter().try_for_each(|reply| reply.put(is_resp3, out))
+            }
+            Reply::Several(replies) => replies.iter().try_for_each(|reply| reply.put(is_resp3, out)),
+            Reply::Double(score) => {
+                let text = scores::print(*score);
+                match is_resp3 {
+                    true => write!(out, ",{text}\r\n"),
+                    false => write!(out, "${}\r\n{text}\r\n", text.len()),
+                }
+            }
+            Reply::Pairs(pairs) => {
+                count(out, '*', if is_resp3 { pairs.len() } else { 2 * pairs.len() } as i64)?;
+                pairs.iter().try_for_each(|(first, second)| {
+                    if is_resp3 {
+                        count(out, '*', 2)?;
+                    }
+                    first.put(is_resp3, out)?;
+                    second.put(is_resp3, out)
+                })
             }
             Reply::Map(pairs) => {
                 match is_resp3 {
@@ -87,16 +120,6 @@ impl Reply {
                     false => count(out, '*', 2 * pairs.len() as i64)?,
                 }
                 pairs.iter().try_for_each(|(name, value)| {
-                    name.put(is_resp3, out)?;
-                    value.put(is_resp3, out)
-                })
-            }
-            Reply::Pairs(pairs) => {
-                count(out, '*', if is_resp3 { pairs.len() } else { 2 * pairs.len() } as i64)?;
-                pairs.iter().try_for_each(|(name, value)| {
-                    if is_resp3 {
-                        count(out, '*', 2)?;
-                    }
                     name.put(is_resp3, out)?;
                     value.put(is_resp3, out)
                 })
@@ -137,11 +160,15 @@ mod tests {
             b"*2\r\n:-1\r\n+OK\r\n",
             b"%1\r\n:-1\r\n+OK\r\n",
         );
+        let pair = || vec![(Reply::bulk("m"), Reply::Double(0.1))];
         check(
-            Reply::Pairs(vec![(Reply::Integer(1), Reply::Nil)]),
-            b"*2\r\n:1\r\n$-1\r\n",
-            b"*1\r\n*2\r\n:1\r\n_\r\n",
+            Reply::Pairs(pair()),
+            b"*2\r\n$1\r\nm\r\n$19\r\n0.10000000000000001\r\n",
+            b"*1\r\n*2\r\n$1\r\nm\r\n,0.10000000000000001\r\n",
         );
+        check(Reply::Set(vec![Reply::Ok]), b"*1\r\n+OK\r\n", b"~1\r\n+OK\r\n");
+        check(Reply::Push(vec![Reply::Ok]), b"*1\r\n+OK\r\n", b">1\r\n+OK\r\n");
+        check(Reply::Double(f64::NEG_INFINITY), b"$4\r\n-inf\r\n", b",-inf\r\n");
         check(Reply::error("a\r\nb"), b"-a  b\r\n", b"-a  b\r\n");
     }
 }

@@ -131,7 +131,7 @@ pub(super) fn parse_options(words: &[Vec<u8>], with_type: bool) -> Result<Option
     Ok((pattern, count.min(COUNT_MAX), kind))
 }
 
-fn pattern_too_long() -> Reply {
+pub(super) fn pattern_too_long() -> Reply {
     Reply::error(format!("ERR a pattern has at most {} bytes", glob::PATTERN_BYTES_MAX))
 }
 
@@ -141,6 +141,9 @@ fn parse(words: &Words) -> Result<Scan<'_>, Reply> {
     let kind = kind.map(|name| match &*upper(name) {
         "STRING" => Some(Kind::Bytes),
         "HASH" => Some(Kind::Fields),
+        "LIST" => Some(Kind::List),
+        "SET" => Some(Kind::Set),
+        "ZSET" => Some(Kind::Sorted),
         _ => None,
     });
     Ok(Scan { from, count, pattern, kind })

@@ -3,7 +3,7 @@
 use super::client::{self, is_name};
 use super::reply::Reply;
 use super::session::Session;
-use super::{Words, acl, commands, data, glob, keys, upper};
+use super::{Words, acl, commands, data, glob, keys, pubsub, upper};
 use crate::access::Standing;
 use crate::door as doors;
 
@@ -27,10 +27,16 @@ pub(super) const NAMES: &[Arity] = &[
     ("INFO", 1, 0),
     ("MULTI", 1, 1),
     ("PING", 1, 0),
+    ("PSUBSCRIBE", 2, 0),
+    ("PUBLISH", 3, 3),
+    ("PUBSUB", 2, 0),
+    ("PUNSUBSCRIBE", 1, 0),
     ("QUIT", 1, 0),
     ("RESET", 1, 1),
     ("SELECT", 2, 2),
+    ("SUBSCRIBE", 2, 0),
     ("TIME", 1, 1),
+    ("UNSUBSCRIBE", 1, 0),
     ("UNWATCH", 1, 1),
     ("WATCH", 2, 0),
 ];
@@ -88,6 +94,17 @@ const SUBCOMMANDS: &[(&str, &[Arity])] = &[
             ("HELP", 2, 2),
             ("INFO", 2, 0),
             ("LIST", 2, 0),
+        ],
+    ),
+    (
+        "PUBSUB",
+        &[
+            ("CHANNELS", 2, 3),
+            ("HELP", 2, 2),
+            ("NUMPAT", 2, 2),
+            ("NUMSUB", 2, 0),
+            ("SHARDCHANNELS", 2, 3),
+            ("SHARDNUMSUB", 2, 0),
         ],
     ),
     ("CONFIG", &[("GET", 3, 0), ("HELP", 2, 2), ("RESETSTAT", 2, 2), ("REWRITE", 2, 2), ("SET", 4, 0)]),
@@ -210,6 +227,8 @@ pub(super) async fn answer(session: &mut Session, name: &str, words: &Words) -> 
         "COMMAND" => command(&sub, words),
         "CONFIG" if sub == "GET" => config(session, words),
         "INFO" => info(session).await,
+        "PUBLISH" => pubsub::publish(session, words).await,
+        "PUBSUB" => pubsub::answer(session, &sub, words),
         _ => not_promised(&[name, " ", &sub].concat()),
     }
 }

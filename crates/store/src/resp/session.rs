@@ -1,9 +1,10 @@
 //! One client of the Redis door.
 
+use super::hub::Inbox;
 use super::parse::{Parser, REQUEST_BYTES_MAX, Request};
 use super::reply::Reply;
 use super::turns::Turns;
-use super::{Words, acl, data, each, http, look, scans, server, together, upper};
+use super::{Words, acl, data, each, http, look, pubsub, scans, server, together, upper, waiting};
 use crate::access::{Standing, Visitor};
 use crate::door::{ANSWER_BYTES_MAX, Ended, Guest, PROTECTED, PacedStream, Refused, Room, Visit};
 use crate::engine::{Store, say};
@@ -14,6 +15,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
+
+mod pause;
 
 /// What is gathered before it is written, and how much of it keeps its memory.
 const PORTION_BYTES: usize = 64 << 10;
@@ -60,6 +63,7 @@ pub(super) async fn run(store: Store, turns: Arc<Turns>, mut guest: Guest) {
                 ));
             }
         }
+        Some(End::Subscriber) => drop(keeper.count(Ended::Subscriber)),
         Some(End::Malformed) => {
             keeper.count(Ended::Protocol);
             guest.part().await;
@@ -75,6 +79,8 @@ enum End {
     /// At once, without a word.
     Http,
     Malformed,
+    /// It did not read the messages of its channels.
+    Subscriber,
 }
 
 /// One client.
@@ -91,6 +97,8 @@ pub(super) struct Session {
     /// The rows of watched keys, as they were when each was watched first.
     watched: BTreeMap<Key, Version>,
     pub(super) is_resp3: bool,
+    /// Messages of the channels to which it has subscribed.
+    pub(super) inbox: Option<Inbox>,
     end: Option<End>,
 }
 
@@ -135,6 +143,7 @@ impl Session {
             is_spoilt: false,
             watched: BTreeMap::new(),
             is_resp3: false,
+            inbox: None,
             end: None,
         }
     }
@@ -144,7 +153,11 @@ impl Session {
         let mut room = Room::new(&self.store.keeper.total, REQUEST_BYTES_MAX * 3);
         let mut out = Out { stream, bytes: Vec::new(), is_resp3: self.is_resp3 };
         loop {
-            if out.stream.read(|bytes| parser.feed(bytes)).await? == 0 {
+            if self.inbox.is_some() {
+                if !self.hear(&mut parser, &mut out).await? {
+                    return Ok(());
+                }
+            } else if out.stream.read(|bytes| parser.feed(bytes)).await? == 0 {
                 return Ok(());
             }
             parser.set_stranger(self.is_stranger());
@@ -154,7 +167,8 @@ impl Session {
                 return Ok(());
             }
             parser.forget();
-            if let Err(error) = room.resize(parser.held() + self.queued_bytes) {
+            let subscriptions = self.inbox.as_ref().map_or(0, Inbox::held);
+            if let Err(error) = room.resize(parser.held() + self.queued_bytes + subscriptions) {
                 out.put(&Reply::failed(&error));
                 self.end = Some(End::Malformed);
                 return out.flush().await;
@@ -197,6 +211,8 @@ impl Session {
                 self.end = Some(End::Http);
             } else if self.queued.is_none()
                 && data::knows(&name)
+                && !waiting::waits(&name)
+                && !self.is_only_subscriber()
                 && server::check(&name, &words).is_ok()
                 && acl::may(&mut self.visitor, &words)
             {
@@ -204,6 +220,15 @@ impl Session {
                 if data.len() >= TOGETHER_MAX {
                     self.flush(&mut data, out).await?;
                 }
+            } else if self.queued.is_none()
+                && waiting::waits(&name)
+                && !self.is_only_subscriber()
+                && data::check(&words).is_ok()
+                && acl::may(&mut self.visitor, &words)
+            {
+                self.flush(&mut data, out).await?;
+                self.note(&name);
+                self.wait(&words, parser, out).await?;
             } else {
                 self.flush(&mut data, out).await?;
                 let (reply, room) = self.answer(&name, words).await;
@@ -238,6 +263,7 @@ impl Session {
         let Some(last) = commands.last() else { return Ok(()) };
         self.note(&upper(&last[0]));
         self.visitor.pace(commands.len()).await;
+        let filled: Vec<Vec<u8>> = commands.iter().filter_map(waiting::filled).cloned().collect();
         let mut may_share = Turns::takes(&commands);
         while !commands.is_empty() {
             let (count, is_shared) = (commands.len(), std::mem::take(&mut may_share));
@@ -252,6 +278,7 @@ impl Session {
                 Err(error) => ((0..count).map(|_| Reply::failed(&error)).collect(), Vec::new(), None),
             };
             commands = rest;
+            waiting::announce(&self.store.hub, &self.store, &filled);
             let is_stuck = !is_shared && replies.is_empty() && commands.first().is_some_and(scans::is_scan);
             replies.iter().for_each(|reply| out.put(reply));
             drop(replies);
@@ -294,6 +321,15 @@ impl Session {
             return (reply, None);
         }
         let reply = match name {
+            _ if self.is_only_subscriber() && !pubsub::may_subscriber(name) => pubsub::not_now(name),
+            "PING" if self.is_only_subscriber() && words.len() < 3 => {
+                let given = words.get(1).cloned().unwrap_or_default();
+                Reply::Array(vec![Reply::bulk("pong"), Reply::Bulk(given)])
+            }
+            _ if self.queued.is_some() && pubsub::subscribes(name) => {
+                self.is_spoilt = true;
+                Reply::error(format!("ERR {name} is not allowed in transactions"))
+            }
             "MULTI" if self.queued.is_some() => Reply::error("ERR MULTI calls can not be nested"),
             "MULTI" => {
                 (self.queued, self.queued_bytes, self.is_spoilt) = (Some(Vec::new()), 0, false);
@@ -335,6 +371,7 @@ impl Session {
                 Reply::error("ERR Command not allowed inside a transaction")
             }
             _ if self.queued.is_some() => self.queue(words),
+            _ if pubsub::subscribes(name) => pubsub::change(self, name, &words),
             _ => server::answer(self, name, &words).await,
         };
         (reply, None)
@@ -372,6 +409,7 @@ impl Session {
         self.visitor.pace(commands.len()).await;
         let (has_watched, watched) = (!rows.is_empty(), Footprint { rows, ..Footprint::default() });
         let is_data = |words: &Words| data::knows(&upper(&words[0]));
+        let filled: Vec<Vec<u8>> = commands.iter().filter_map(waiting::filled).cloned().collect();
         let on_data: Vec<Words> = commands.iter().filter(|words| is_data(words)).cloned().collect();
         let mut room = Room::new(&self.store.keeper.total, ANSWER_BYTES_MAX);
         let result = match on_data.is_empty() && !has_watched {
@@ -382,6 +420,7 @@ impl Session {
                 self.store.ask(run).await
             }
         };
+        waiting::announce(&self.store.hub, &self.store, &filled);
         match result {
             Ok((Ok(replies), room)) => self.merge(&commands, replies, room).await,
             Ok((Err(StoreError::Conflict), _)) if has_watched => (Reply::NilArray, None),

@@ -218,9 +218,9 @@ fn found(row: Option<&[u8]>, key: &[u8], now_ms: u64) -> Option<Reply> {
     match row.find(TABLE, key) {
         Some(cell) if cell.has_expired(now_ms) => None,
         Some(cell) => match (cell.kind, &cell.value) {
-            (Kind::Fields, _) => Some(Reply::error(Reply::WRONG_TYPE)),
             (Kind::Bytes, Value::Short(value)) => Some(Reply::Bulk(value.clone())),
             (Kind::Bytes, Value::Long { .. }) => None,
+            _ => Some(Reply::error(Reply::WRONG_TYPE)),
         },
         None => (!row.overflows).then_some(Reply::Nil),
     }

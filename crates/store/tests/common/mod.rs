@@ -226,6 +226,7 @@ impl Drop for Cluster {
 
 const FILE: &str = "HIGHWIRE_STORE_TEST_FILE";
 const NODE: &str = "HIGHWIRE_STORE_TEST_NODE";
+const RESP: &str = "HIGHWIRE_STORE_TEST_RESP";
 
 /// A node in a process of its own: this test program, which runs the test `this_process_is_a_node`.
 pub(crate) struct Process(Child);
@@ -233,6 +234,13 @@ pub(crate) struct Process(Child);
 impl Process {
     pub(crate) fn start(file: &Path, node: usize) -> Process {
         Process::run(Command::new(std::env::current_exe().expect("this program")), file, node)
+    }
+
+    /// Starts a node with a Redis endpoint at this address.
+    pub(crate) fn start_with_resp(file: &Path, node: usize, address: &str) -> Process {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.env(RESP, address);
+        Process::run(command, file, node)
     }
 
     /// Starts a node that gets an error, not a signal, from a file that must not grow. Its own messages go to
@@ -291,6 +299,9 @@ pub(crate) fn be_a_node_if_asked() {
     let config = ClusterConfig::load(Path::new(&file)).expect("a cluster file");
     let engine = Engine::start(&config, node.parse().expect("a number")).expect("a node");
     let store = engine.store().clone();
+    if let Ok(address) = std::env::var(RESP) {
+        store.open_resp(&address).expect("the endpoint");
+    }
     std::thread::spawn(move || {
         let _ = std::io::Read::read_to_end(&mut std::io::stdin(), &mut Vec::new());
         store.stop();

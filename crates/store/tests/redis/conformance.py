@@ -188,7 +188,7 @@ def server(a):
     assert a.ping() and a.echo("hello") == b"hello"
     assert a.info()["server_name"] == "highwire" and a.config_get("save") == {"save": ""}
     fails("out of range", lambda: a.execute_command("SELECT", 1))
-    for words in [("XADD", "s", "*", "f", 1), ("GEODIST", "g", "a", "b"), ("SAVE",)]:
+    for words in [("XADD", "s", "*", "f", 1), ("GEODIST", "g", "a", "b"), ("SAVE",), ("SSUBSCRIBE", "c")]:
         fails("not promised", lambda: a.execute_command(*words))
     for words in [("EVAL", "return 1", 0), ("SCRIPT", "LOAD", "return 1"), ("SWAPDB", 0, 0)]:
         fails("is refused", lambda: a.execute_command(*words))
