@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use highwire_link::{FaultConfig, parse_rate};
+use highwire_stdx::words::counted;
 use serde::Serialize;
 
 use crate::console::{Console, Tone};
@@ -210,12 +211,16 @@ fn show(demo: &Demo, console: &mut Console) -> Result<()> {
         let RoundTrips { p50, p99, max } = run.round_trip_ns;
         let [p50, p99, max] = [p50, p99, max].map(|ns| show_ns(ns as f64));
         console.line(format!(
-            "{title:<9} {} messages came back, {} lost; round trip {p50}, p99 {p99}, slowest {max}",
-            run.messages, run.lost_messages
+            "{title:<9} {} came back, {} lost; round trip {p50}, p99 {p99}, slowest {max}",
+            counted(run.messages, "message"),
+            run.lost_messages
         ))?;
         let packets = format!(
-            "{:<9} {} packets: {} lost on the way, {} sent again",
-            "", run.packets, run.lost_packets, run.sent_again
+            "{:<9} {}: {} lost on the way, {} sent again",
+            "",
+            counted(run.packets as u64, "packet"),
+            run.lost_packets,
+            run.sent_again
         );
         console.line(console.paint(Tone::Faint, &packets))?;
     }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use highwire_link::shm::Registry;
 use highwire_link::{UdpConfig, UdpLink, floor};
+use highwire_stdx::words::counted;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
@@ -139,7 +140,7 @@ fn cores(allowed: usize, machine: usize, runnable: Option<usize>) -> Finding {
     match runnable {
         Some(threads) if threads > machine => Finding::limits(
             "cores",
-            format!("{found}, and {threads} threads want to run now"),
+            format!("{found}, and {} want to run now", counted(threads as u64, "thread")),
             "measure when other programs are quiet: latencies are theirs as well",
         ),
         _ => Finding::good("cores", found),

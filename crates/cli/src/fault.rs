@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use highwire_host::faults::{Event, Port, Scenario, Start, Times, Trigger};
 use highwire_link::shm::Registry;
+use highwire_stdx::words::counted;
 
 use crate::console::Console;
 use crate::failure::usage;
@@ -225,7 +226,7 @@ fn which(trigger: &Trigger) -> String {
     let every = if trigger.every > 1 { format!(", then one in {}", trigger.every) } else { String::new() };
     let times = match trigger.times {
         Times::Count(1) => ", once".to_owned(),
-        Times::Count(times) => format!(", {times} times"),
+        Times::Count(times) => format!(", {}", counted(times.into(), "time")),
         Times::Forever => ", always".to_owned(),
     };
     let chance = match trigger.probability {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use highwire_stdx::words::{counted, show_number, verb};
 use highwire_wire::{Line, pcap};
 use serde::Serialize;
 
@@ -96,7 +97,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     console.finish()?;
     if let Some(error) = damage {
-        return Err(error).with_context(|| format!("{name} is damaged after {} packets", summary.packets));
+        return Err(error)
+            .with_context(|| format!("{name} is damaged after {}", counted(summary.packets, "packet")));
     }
     Ok(if summary.icrc_wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -132,11 +134,14 @@ impl Summary {
         let icrc = match self.icrc_wrong {
             0 if self.packets == 0 => console.paint(Tone::Bad, "the capture is EMPTY"),
             0 => console.paint(Tone::Good, "every ICRC is right"),
-            wrong => console.paint(Tone::Bad, &format!("{wrong} ICRCs are WRONG")),
+            wrong => console
+                .paint(Tone::Bad, &format!("{} {} WRONG", counted(wrong, "ICRC"), verb(wrong, "is", "are"))),
         };
         console.line(format!(
-            "{} packets, {} bytes of payload, {} not RoCEv2; {icrc}",
-            self.packets, self.payload_bytes, self.not_rocev2
+            "{}, {} of payload, {} not RoCEv2; {icrc}",
+            counted(self.packets, "packet"),
+            counted(self.payload_bytes, "byte"),
+            show_number(self.not_rocev2)
         ))
     }
 }

@@ -10,11 +10,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use highwire_host::record::Part;
 use highwire_host::verbs::Gid;
+use highwire_stdx::words::{counted, verb};
 use serde::Serialize;
 
 use crate::console::{Console, Tone};
 use crate::recorded::events::{Events, Subject, Told};
-use crate::recorded::{each_process, show_number, show_time};
+use crate::recorded::{each_process, show_time};
 use page::Page;
 
 /// Options of `highwire replay`.
@@ -159,7 +160,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     if !args.json {
         if left_out > 0 {
-            console.line(format!("and {left_out} more processes, for which there was no room"))?;
+            console
+                .line(format!("and {}, for which there was no room", counted(left_out, "more process")))?;
         }
         if shown == 0 {
             console.line("the record has no such entries")?;
@@ -172,13 +174,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 fn heading(part: &Part) -> (String, Vec<String>) {
     let mut notes = Vec::new();
     if part.dropped > 0 {
-        let dropped = show_number(part.dropped);
         notes.push(format!(
-            "{dropped} earlier entries of traffic are gone: the ring was full (--record-size)"
+            "{} of traffic {} gone: the ring was full (--record-size)",
+            counted(part.dropped, "earlier entry"),
+            verb(part.dropped, "is", "are")
         ));
     }
     if part.damaged > 0 {
-        notes.push(format!("{} entries are not whole and left out", show_number(part.damaged)));
+        notes.push(format!(
+            "{} {} not whole and left out",
+            counted(part.damaged, "entry"),
+            verb(part.damaged, "is", "are")
+        ));
     }
     if !part.has_ended {
         notes.push("it did not end by itself, or runs still: no exit was noted".to_string());

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use highwire_host::{RunningDevice, running_brokers, running_devices};
 use highwire_link::shm::EngineName;
+use highwire_stdx::words::counted;
 use serde::Serialize;
 
 use crate::console::{Console, Tone};
@@ -136,7 +137,10 @@ fn show(devices: &[RunningDevice], all: bool, console: &mut Console) -> Result<(
             }
         }
         if device.channels_left_out > 0 {
-            console.line(format!("  and {} channels that have counted less", device.channels_left_out))?;
+            console.line(format!(
+                "  and {} that counted less",
+                counted(device.channels_left_out.into(), "channel")
+            ))?;
         }
     }
     Ok(())

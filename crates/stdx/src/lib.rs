@@ -1,4 +1,4 @@
-//! Types that std lacks: integer time, a seeded generator, slabs, maps of random numbers.
+//! What std lacks: integer time, a seeded generator, slabs, maps of random numbers, counts in sentences.
 //!
 //! Nothing here knows about RDMA, and nothing here touches the outside world: time and seeds are arguments
 //! everywhere above this crate, and these are their types.
@@ -8,6 +8,7 @@ mod id_map;
 mod rng;
 mod slab;
 mod time;
+pub mod words;
 
 pub use id_map::IdMap;
 pub use rng::Rng;

@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use highwire_host::record::{About, Entry, Event, Packet, PacketFate, Part, Request};
 use highwire_host::verbs::{CompletionOp, CompletionStatus, QpState};
-use highwire_wire::Syndrome;
+use highwire_stdx::words;
+use highwire_wire::{Qpn, Syndrome};
 use serde::Serialize;
 
 use crate::recorded::events::{Events, Pair, request_words};
-use crate::recorded::{show_number, show_time};
+use crate::recorded::show_time;
 
 /// So many open requests of a process are remembered.
 const OPEN_MAX: usize = 1 << 16;
@@ -157,14 +158,15 @@ impl Findings {
             self.notes.push(why.to_string());
         }
         if left_out > 0 {
-            self.notes.push(format!("{left_out} more processes had no room in the record"));
+            self.notes
+                .push(format!("{} had no room in the record", words::counted(left_out, "more process")));
         }
         let seen = format!(
-            "{} processes, {} queue pairs, {} requests ended, {} entries",
-            show_number(self.processes),
-            show_number(self.pairs),
-            show_number(self.ended),
-            show_number(self.entries)
+            "{}, {}, {} ended, {}",
+            words::counted(self.processes, "process"),
+            words::counted(self.pairs, "queue pair"),
+            words::counted(self.ended, "request"),
+            words::counted(self.entries, "entry")
         );
         Explained { seen, wrong: self.wrong, notes: self.notes }
     }
@@ -299,8 +301,8 @@ impl Reading<'_> {
             }
             CompletionStatus::RnrRetryExceeded => {
                 format!(
-                    "{head}: the peer's receive queue was empty {} times (RNR); {cause}",
-                    show_number(counted.rnr)
+                    "{head}: the peer's receive queue was empty {} (RNR); {cause}",
+                    words::counted(counted.rnr, "time")
                 )
             }
             _ => format!("{head}: {cause}"),
@@ -313,15 +315,15 @@ impl Reading<'_> {
         let peer = pair.map_or("the peer".to_string(), |pair| {
             format!("the peer, queue pair {:#x} at {},", pair.peer_qpn, pair.peer.to_ip())
         });
-        let again = show_number(counted.again_since);
+        let again = words::counted(counted.again_since, "time");
         let when = match counted.heard_ns {
             Some(time) => {
                 let time = show_time(time.saturating_add(self.shift));
                 format!(
-                    "{peer} stopped answering: it was heard last at {time}, and packets were sent again {again} times since"
+                    "{peer} stopped answering: it was heard last at {time}, and packets were sent again {again} since"
                 )
             }
-            None => format!("{peer} has never answered, and packets were sent again {again} times"),
+            None => format!("{peer} has never answered, and packets were sent again {again}"),
         };
         // The program's own log knows more: whether there is a way to the address. Its head is the same.
         let marker = format!("{}: ", CompletionStatus::RetryExceeded.name());
@@ -354,7 +356,7 @@ impl Reading<'_> {
         let Part { process, name, dropped, damaged, has_ended, .. } = self.part;
         let of_process = |words: String| format!("process {process} ({name}) {words}");
         for (fate, (count, first)) in &self.faults {
-            let words = format!("on purpose: {} packets {fate}, the first here", show_number(*count));
+            let words = format!("on purpose: {} {fate}, the first here", words::counted(*count, "packet"));
             all.wrong.push(self.finding(*first, words));
         }
         if self.events.devices.is_empty() {
@@ -362,38 +364,45 @@ impl Reading<'_> {
                 "looked for devices and opened none. UCX: try UCX_TLS=rc_verbs,ud_verbs".to_string(),
             ));
         }
-        for (&(device, qpn), counted) in self.pairs.iter().filter(|((_, qpn), _)| *qpn != 0) {
+        for (&(device, qpn), counted) in self.pairs.iter().filter(|((_, qpn), _)| *qpn > Qpn::GSI.value()) {
             all.pairs += 1;
             let who = self.who(device, qpn);
             let mut note = |words: String| all.notes.push(format!("{who} of process {process} {words}"));
             if counted.again > 0 {
-                note(format!("sent {} packets again", show_number(counted.again)));
+                note(format!("sent {} again", words::counted(counted.again, "packet")));
             }
             if counted.rnr > 0 {
                 note(format!(
-                    "found the peer's receive queue empty {} times (RNR)",
-                    show_number(counted.rnr)
+                    "found the peer's receive queue empty {} (RNR)",
+                    words::counted(counted.rnr, "time")
                 ));
             }
             if counted.failed > 1 {
                 note(format!(
-                    "had {} failed requests; only the first one is a cause",
-                    show_number(counted.failed)
+                    "had {}; only the first one is a cause",
+                    words::counted(counted.failed, "failed request")
                 ));
             }
             if counted.flushed > 0 {
-                note(format!("flushed {} requests after it had come to ERR", show_number(counted.flushed)));
+                note(format!(
+                    "flushed {} after it had come to ERR",
+                    words::counted(counted.flushed, "request")
+                ));
             }
             let open = self.open.iter().filter(|((at, number, _), request)| {
                 (*at, *number) == (device, qpn) && request.signaled && !request.direct
             });
             let open = open.count() as u64;
             if open > 0 && !counted.is_destroyed && !counted.has_failed {
-                note(format!("had {} requests that did not end", show_number(open)));
+                note(format!("had {} that did not end", words::counted(open, "request")));
             }
         }
         for (fate, count) in &self.drops {
-            all.notes.push(of_process(format!("has {} packets that were {fate}", show_number(*count))));
+            all.notes.push(of_process(format!(
+                "has {} that {} {fate}",
+                words::counted(*count, "packet"),
+                words::verb(*count, "was", "were")
+            )));
         }
         if !has_ended {
             all.notes.push(of_process(
@@ -403,12 +412,16 @@ impl Reading<'_> {
         }
         if *dropped > 0 {
             all.notes.push(of_process(format!(
-                "had {} more entries of earlier traffic, for which there was no room (--record-size)",
-                show_number(*dropped)
+                "had {} of earlier traffic, for which there was no room (--record-size)",
+                words::counted(*dropped, "more entry")
             )));
         }
         if *damaged > 0 {
-            all.notes.push(of_process(format!("left {} entries that are not whole", show_number(*damaged))));
+            all.notes.push(of_process(format!(
+                "left {} that {} not whole",
+                words::counted(*damaged, "entry"),
+                words::verb(*damaged, "is", "are")
+            )));
         }
     }
 }

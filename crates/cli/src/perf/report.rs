@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use hdrhistogram::Histogram;
+use highwire_stdx::words::{counted, verb};
 use serde::Serialize;
 
 use crate::console::{Console, Tone};
@@ -14,6 +15,10 @@ use super::floor::Floor;
 use super::latency::Latency;
 use super::local::Counters;
 use super::plan::Plan;
+
+fn never_answered(lost: u64) -> String {
+    format!("{} {} never answered", counted(lost, "message"), verb(lost, "was", "were"))
+}
 
 /// The active end's measurement.
 pub(crate) enum Measured {
@@ -200,8 +205,7 @@ impl Report {
             console.line(distribution.row("posted to completed", 1.0))?;
         }
         if latency.lost > 0 {
-            console
-                .line(console.paint(Tone::Bad, &format!("{} messages were never answered", latency.lost)))?;
+            console.line(console.paint(Tone::Bad, &never_answered(latency.lost)))?;
         }
         Ok(())
     }
@@ -218,7 +222,8 @@ impl Report {
             && received < bandwidth.messages
         {
             let missing = bandwidth.messages - received;
-            console.line(console.paint(Tone::Bad, &format!("{missing} messages did not arrive")))?;
+            console
+                .line(console.paint(Tone::Bad, &format!("{} did not arrive", counted(missing, "message"))))?;
         }
         Ok(())
     }
@@ -231,10 +236,10 @@ impl Report {
         console.line(format!("{bytes} bytes in {seconds:.2} seconds = {megabits:.2} Mbit/sec"))?;
         let per_iteration = show_ns(echo.round_trip_ns());
         console.line(format!("{} iters in {seconds:.2} seconds = {per_iteration}/iter", echo.messages))?;
-        let verdict = format!("every byte of {} messages came back right", echo.messages);
+        let verdict = format!("every byte of {} came back right", counted(echo.messages, "message"));
         console.line(console.paint(Tone::Good, &verdict))?;
         if echo.lost > 0 {
-            console.line(console.paint(Tone::Bad, &format!("{} messages were never answered", echo.lost)))?;
+            console.line(console.paint(Tone::Bad, &never_answered(echo.lost)))?;
         }
         Ok(())
     }

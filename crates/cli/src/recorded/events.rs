@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use highwire_host::record::{About, Entry, Event, Packet, PacketFate, Request};
 use highwire_host::verbs::{CompletionStatus, Gid, QpState, Service};
+use highwire_stdx::words::counted;
 use highwire_wire::{Opcode, Operation, Syndrome};
-
-use super::show_number;
 
 /// What an entry is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, serde::Serialize)]
@@ -165,12 +164,12 @@ fn in_words(event: &Event, is_again: bool) -> Told {
             told(Subject::Requests, request.qpn, format!("posts {}", request_words(request)), false)
         }
         &Event::ReceivePosted { qpn, wr_id, length } => {
-            let words = format!("posts a receive of {} bytes, wr_id {wr_id}", show_number(length));
+            let words = format!("posts a receive of {}, wr_id {wr_id}", counted(length, "byte"));
             told(Subject::Requests, qpn, words, false)
         }
         &Event::Completed { qpn, wr_id, status, operation, bytes } => {
             let bytes = if operation.is_receive() && status == CompletionStatus::Success {
-                format!(" of {} bytes", show_number(bytes.into()))
+                format!(" of {}", counted(bytes.into(), "byte"))
             } else {
                 String::new()
             };
@@ -188,7 +187,7 @@ fn in_words(event: &Event, is_again: bool) -> Told {
 /// A request, with what its owner would recognise it by.
 pub(crate) fn request_words(request: &Request) -> String {
     let Request { wr_id, operation, length, signaled, direct, va, rkey, to_qpn, .. } = *request;
-    let mut words = format!("{} of {} bytes, wr_id {wr_id}", operation.words(), show_number(length.into()));
+    let mut words = format!("{} of {}, wr_id {wr_id}", operation.words(), counted(length.into(), "byte"));
     if va != 0 {
         words += &format!(", at {va:#x} with rkey {rkey:#x}");
     }
@@ -215,10 +214,10 @@ fn packet_words(packet: &Packet, is_again: bool) -> Told {
     let again = if is_again { ", again" } else { "" };
     let answer = syndrome.map_or(String::new(), |syndrome| format!(", {syndrome}"));
     let words = format!(
-        "{} {} psn {psn:#x}{ends}, {} bytes{answer}{again}",
+        "{} {} psn {psn:#x}{ends}, {}{answer}{again}",
         fate.words(),
         packet.name(),
-        show_number(length.into())
+        counted(length.into(), "byte")
     );
     let is_refusal = matches!(syndrome, Some(Syndrome::Nak(_) | Syndrome::Rnr { .. }));
     let is_drop = !matches!(fate, PacketFate::Sent | PacketFate::Received);
@@ -253,6 +252,7 @@ mod tests {
             length: 0,
             syndrome: None,
             peer: Gid::from_ip([127, 0, 0, 1].into()),
+            management: None,
         };
         let mut again = |psn, opcode| events.is_again(0, &packet(psn, opcode));
         let psns = [0xFF_FFFE, 0xFF_FFFF, 0, 0xFF_FFFF, 1];

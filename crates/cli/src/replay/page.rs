@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use highwire_stdx::words::{counted, named, show_number, verb};
+
 use super::{Process, Timeline};
 use crate::recorded::events::Subject;
-use crate::recorded::{show_number, show_time};
+use crate::recorded::show_time;
 use crate::report::escaped;
 
 const STYLE: &str = include_str!("../demo/page.css");
@@ -70,10 +72,10 @@ impl Page {
         let (first, last) = if is_cut { (FIRST_MAX, all.len() - LAST_MAX) } else { (all.len(), all.len()) };
         for (index, (time_ns, told)) in all.iter().enumerate() {
             if is_cut && index == first {
-                let between = show_number((last - first) as u64);
+                let between = counted((last - first) as u64, "entry");
                 let _ = writeln!(
                     self.body,
-                    "<tr><td></td><td class=\"kind\"></td><td class=\"words\">… {between} entries; <code>highwire replay</code> prints them …</td></tr>"
+                    "<tr><td></td><td class=\"kind\"></td><td class=\"words\">… {between} between, which <code>highwire replay</code> prints …</td></tr>"
                 );
             }
             if (first..last).contains(&index) {
@@ -101,10 +103,13 @@ impl Page {
              <p>What the devices did, by queue pair. Times count from the beginning of the first process.</p>\n<div class=\"cards\">\n"
         );
         for (value, what) in [
-            (self.processes, "processes"),
-            (self.pairs, "queue pairs"),
-            (self.entries, "entries"),
-            (self.bad, "of them tell of trouble"),
+            (self.processes, named(self.processes as u64, "process")),
+            (self.pairs, named(self.pairs as u64, "queue pair")),
+            (self.entries, named(self.entries as u64, "entry")),
+            (
+                self.bad,
+                verb(self.bad as u64, "of them tells of trouble", "of them tell of trouble").to_string(),
+            ),
         ] {
             let value = show_number(value as u64);
             let _ = writeln!(page, "<div class=\"card\"><b>{value}</b><span>{what}</span></div>");
@@ -112,10 +117,14 @@ impl Page {
         page += "</div>\n";
         page += &self.body;
         if self.left_out > 0 {
-            let _ = writeln!(page, "<p>And {} more queue pairs.</p>", self.left_out);
+            let _ = writeln!(page, "<p>And {}.</p>", counted(self.left_out as u64, "more queue pair"));
         }
         if left_out > 0 {
-            let _ = writeln!(page, "<p>And {left_out} more processes, for which there was no room.</p>");
+            let _ = writeln!(
+                page,
+                "<p>And {}, for which there was no room.</p>",
+                counted(left_out, "more process")
+            );
         }
         page + "</main>\n</html>\n"
     }

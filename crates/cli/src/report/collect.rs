@@ -7,6 +7,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::Result;
+use highwire_stdx::words::counted;
 use serde::Serialize;
 
 /// So many processes are in a report, and so many bytes of each of their files are read.
@@ -123,7 +124,7 @@ impl Told {
             process.write(&mut text);
         }
         if self.processes_left_out > 0 {
-            let _ = writeln!(text, "  and {} more processes", self.processes_left_out);
+            let _ = writeln!(text, "  and {}", counted(self.processes_left_out as u64, "more process"));
         }
         text
     }
@@ -233,7 +234,8 @@ impl Device {
             let _ = writeln!(text, "    {}", qp.words());
         }
         if self.queue_pairs_left_out > 0 {
-            let _ = writeln!(text, "    and {} more queue pairs", self.queue_pairs_left_out);
+            let _ =
+                writeln!(text, "    and {}", counted(self.queue_pairs_left_out as u64, "more queue pair"));
         }
     }
 }
@@ -245,10 +247,9 @@ impl QueuePair {
             0 => String::new(),
             _ => format!(", peer {peer:#x} at {peer_address}"),
         };
-        let sends = match unfinished_sends {
+        let sends = match *unfinished_sends {
             0 => String::new(),
-            1 => ", 1 send not ended".to_string(),
-            _ => format!(", {unfinished_sends} sends not ended"),
+            some => format!(", {} not ended", counted(some as u64, "send")),
         };
         let gone = if *destroyed { "destroyed in" } else { "last in" };
         format!("queue pair {number:#x} ({service}): {gone} {state}{peer}{sends}")

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use highwire_stdx::words::{counted, named};
+
 use super::{Device, Process, Told};
 
 const STYLE: &str = include_str!("../demo/page.css");
@@ -23,9 +25,11 @@ pub(super) fn html(told: &Told) -> String {
     page += "<div class=\"cards\">\n";
     let devices = told.processes.iter().flat_map(|process| &process.devices);
     let pairs: usize = devices.map(|device| device.queue_pairs.len()).sum();
-    for (value, what) in
-        [(opened, "processes with a device"), (pairs, "queue pairs"), (lines, "refusals, failures and waits")]
-    {
+    for (value, what) in [
+        (opened, format!("{} with a device", named(opened as u64, "process"))),
+        (pairs, named(pairs as u64, "queue pair")),
+        (lines, "refusals, failures and waits".to_string()),
+    ] {
         let _ = writeln!(page, "<div class=\"card\"><b>{value}</b><span>{what}</span></div>");
     }
     page += "</div>\n";
@@ -36,7 +40,7 @@ pub(super) fn html(told: &Told) -> String {
         write_process(&mut page, process);
     }
     if told.processes_left_out > 0 {
-        let _ = writeln!(page, "<p>And {} more processes.</p>", told.processes_left_out);
+        let _ = writeln!(page, "<p>And {}.</p>", counted(told.processes_left_out as u64, "more process"));
     }
     page + "</main>\n</html>\n"
 }
@@ -98,7 +102,8 @@ fn write_device(page: &mut String, device: &Device) {
     }
     page.push_str("</table></div>\n");
     if device.queue_pairs_left_out > 0 {
-        let _ = writeln!(page, "<p>And {} more queue pairs.</p>", device.queue_pairs_left_out);
+        let _ =
+            writeln!(page, "<p>And {}.</p>", counted(device.queue_pairs_left_out as u64, "more queue pair"));
     }
 }
 

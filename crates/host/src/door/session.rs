@@ -14,6 +14,7 @@ use crate::rings::Home;
 use crate::shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueConfig};
 use highwire_link::shm::LocalEngine;
 use highwire_shmem::WholeSegment;
+use highwire_stdx::words::counted;
 use highwire_verbs::{QpCaps, Service};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -296,7 +297,10 @@ impl Session {
             return Ok(());
         }
         let text = format!(
-            "the {what} is still used by {qps} queue pairs, {srqs} shared receive queues and {regions} memory regions"
+            "the {what} is still used by {}, {} and {}",
+            counted(qps as u64, "queue pair"),
+            counted(srqs as u64, "shared receive queue"),
+            counted(regions as u64, "memory region")
         );
         Err(Refusal::new(Status::InUse, text))
     }

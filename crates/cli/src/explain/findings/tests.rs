@@ -68,6 +68,7 @@ impl Writing {
             length: 0,
             syndrome,
             peer,
+            management: None,
         }))
     }
 
@@ -106,7 +107,7 @@ fn nothing_wrong_is_nothing_found() {
     });
     let explained = explain(&[&writing]);
     assert!(explained.wrong.is_empty(), "{explained:?}");
-    assert!(explained.seen.contains("1 processes, 1 queue pairs"), "{}", explained.seen);
+    assert!(explained.seen.contains("1 process, 1 queue pair, "), "{}", explained.seen);
 }
 
 /// The cause is what the other end says; what follows from it is not told as a cause.
