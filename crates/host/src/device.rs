@@ -71,6 +71,10 @@ pub(crate) struct Shared {
     pub(crate) arenas: Arenas,
     pub(crate) house: Housekeeping,
     pub(crate) capture: Option<CaptureFile>,
+    /// What a scenario does to datagrams for queue pair 1, which come by the broker.
+    pub(crate) deafness: Option<crate::PacketFaults>,
+    /// Where those datagrams are recorded.
+    pub(crate) record: Option<highwire_record::Tap>,
     pub(crate) clock: Clock,
     /// The descriptors that become readable when a lane has packets, per lane.
     pub(crate) lane_fds: Vec<Vec<OwnedFd>>,

@@ -7,7 +7,9 @@
 //! device's own link, with its faults and into its capture.
 
 use crate::device::Device;
+use crate::recording::keep_management;
 use highwire_broker::{Client, Mad, PortSpace, Reply, ServiceIds};
+use highwire_record::PacketFate;
 use highwire_verbs::Gid;
 use highwire_wire::{Qpn, UDP_PORT};
 use std::io;
@@ -88,12 +90,23 @@ impl Gsi {
 
     /// The next datagram for this process; never waits.
     pub fn try_receive(&self) -> Option<ReceivedMad> {
-        let arrived = self.client().try_receive()?;
         let device = self.device.inner();
+        let arrived = loop {
+            let arrived = self.client().try_receive()?;
+            // The broker has received it, whose socket no scenario judges.
+            let is_lost = device.deafness.as_ref().is_some_and(|faults| faults.loses(|| &arrived.packet));
+            if !is_lost {
+                break arrived;
+            }
+        };
         if let Some(capture) = &device.capture {
             let here = SocketAddr::new(device.gid.to_ip(), UDP_PORT);
             // A capture that has stopped shows in its counters.
             let _ = capture.record(device.clock.now(), (arrived.source, here), 0, &arrived.packet);
+        }
+        if let Some(tap) = &device.record {
+            let (now, from) = (device.clock.now(), Gid::from_ip(arrived.source.ip()));
+            keep_management(tap, now, PacketFate::Received, from, &arrived.packet);
         }
         Some(ReceivedMad { source: arrived.source.ip(), source_qpn: arrived.source_qpn, mad: arrived.mad })
     }

@@ -7,7 +7,8 @@ use highwire_record::{About, Event, Packet, PacketFate, Recorder, Request, Tap};
 use highwire_rnic::{Outgoing, QpSnapshot};
 use highwire_stdx::Instant;
 use highwire_verbs::{Completion, CompletionOp, Denial, Gid, Operation, QpState, RecvWr, SendWr};
-use highwire_wire::{Ext, Headers, Qpn, Syndrome};
+use highwire_wire::cm::{CmAttribute, MAD_LEN};
+use highwire_wire::{Bth, Deth, Ext, Headers, Qpn, Syndrome};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -28,6 +29,11 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
+    /// A datagram of connection management leaves.
+    pub(crate) fn management_sent(&self, now: Instant, to: Gid, packet: &[u8]) {
+        keep_management(&self.tap, now, PacketFate::Sent, to, packet);
+    }
+
     pub(crate) fn new(tap: Tap) -> Recorded {
         Recorded { tap, states: BTreeMap::new() }
     }
@@ -115,6 +121,13 @@ impl Recorded {
     }
 }
 
+/// A datagram of connection management, BTH and all, between queue pairs 1; `peer` is the other end.
+#[cold]
+pub(crate) fn keep_management(tap: &Tap, now: Instant, fate: PacketFate, peer: Gid, bytes: &[u8]) {
+    let length = MAD_LEN as u32;
+    tap.packet(now, Packet { qpn: Qpn::GSI.value(), length, ..raw_packet(fate, peer, bytes) });
+}
+
 #[inline]
 fn packet(fate: PacketFate, own: Qpn, headers: &Headers, length: u32, peer: Gid) -> Packet {
     Packet {
@@ -126,6 +139,7 @@ fn packet(fate: PacketFate, own: Qpn, headers: &Headers, length: u32, peer: Gid)
         length,
         syndrome: syndrome_of(&headers.ext),
         peer,
+        management: None,
     }
 }
 
@@ -144,6 +158,7 @@ fn number_at(bytes: &[u8], at: usize) -> u32 {
 
 /// A packet from its bytes, which may begin with no BTH.
 fn raw_packet(fate: PacketFate, peer: Gid, bytes: &[u8]) -> Packet {
+    let is_management = number_at(bytes, 5) == Qpn::GSI.value();
     Packet {
         fate,
         qpn: 0,
@@ -153,6 +168,7 @@ fn raw_packet(fate: PacketFate, peer: Gid, bytes: &[u8]) -> Packet {
         length: bytes.len() as u32,
         syndrome: None,
         peer,
+        management: bytes.get(Bth::LEN + Deth::LEN..).filter(|_| is_management).and_then(CmAttribute::of),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What an entry can say.
 
 use highwire_verbs::{CompletionOp, CompletionStatus, Gid, QpState, Service};
+use highwire_wire::cm::CmAttribute;
 use highwire_wire::{Opcode, Syndrome};
 
 /// One thing that happened.
@@ -195,11 +196,16 @@ pub struct Packet {
     pub syndrome: Option<Syndrome>,
     /// The address at the other end.
     pub peer: Gid,
+    /// The message of connection management that it carries, between queue pairs 1.
+    pub management: Option<CmAttribute>,
 }
 
 impl Packet {
-    /// The name of its opcode.
+    /// The name of its opcode, or of its message.
     pub fn name(&self) -> &'static str {
+        if let Some(attribute) = self.management {
+            return attribute.as_str();
+        }
         Opcode::from_u8(self.opcode).map_or("an unknown opcode", |opcode| opcode.info().name)
     }
 }

@@ -28,4 +28,4 @@ pub use reader::{Part, ReadError, Reader, read_part};
 pub use recorder::{OpenError, Recorder, Tap};
 
 /// The version of the format. A reader reads its own version only.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;

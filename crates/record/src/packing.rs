@@ -9,6 +9,7 @@
 use crate::entry::{About, Event, Packet, PacketFate, Request};
 use highwire_verbs::{CompletionOp, CompletionStatus, Gid, QpState, Service};
 use highwire_wire::Syndrome;
+use highwire_wire::cm::CmAttribute;
 
 /// Words of an entry behind stamp and time.
 pub(crate) const BODY_WORDS: usize = 6;
@@ -116,12 +117,12 @@ fn pack_request(request: &Request) -> Body {
 
 #[inline]
 fn pack_packet(packet: &Packet) -> Body {
-    let &Packet { fate, qpn, to_qpn, opcode, psn, length, syndrome, peer } = packet;
+    let &Packet { fate, qpn, to_qpn, opcode, psn, length, syndrome, peer, management } = packet;
     let syndrome = syndrome.map_or(0, |syndrome| 0x100 | u64::from(syndrome.to_u8()));
     let [low, high] = gid_words(peer);
     let ends = u64::from(qpn) & QPN_MASK | u64::from(opcode) << 24 | (u64::from(to_qpn) & QPN_MASK) << 32;
     let what = u64::from(psn) | syndrome << 24 | u64::from(fate as u8) << 40;
-    [ends, what, u64::from(length), low, high, 0]
+    [ends, what, u64::from(length), low, high, management.map_or(0, |attribute| attribute as u64)]
 }
 
 fn number_of_state(state: QpState) -> u64 {
@@ -198,6 +199,10 @@ pub(crate) fn unpack(kind: Kind, body: &Body) -> Option<Event> {
                 length: u32::try_from(body[2]).ok()?,
                 syndrome: if syndrome & 0x100 == 0 { None } else { Some(Syndrome::from_u8(syndrome as u8)?) },
                 peer: gid(&body[3..5]),
+                management: match body[5] {
+                    0 => None,
+                    id => Some(CmAttribute::from_id(u16::try_from(id).ok()?)?),
+                },
             })
         }
         Kind::Text | Kind::More => return None,

@@ -48,6 +48,7 @@ fn packet(psn: u32) -> Packet {
         length: 64,
         syndrome: None,
         peer: gid(),
+        management: None,
     }
 }
 

@@ -135,6 +135,8 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         is_disturbed: config.link == LinkChoice::Shm && is_watched(config),
         house: Housekeeping::new(StatsFile::create(name).ok()),
         capture,
+        record,
+        deafness: config.packet_faults.clone(),
         lane_fds,
         guests: Guests { boards, door_share: config.door_share },
         rng: Mutex::new(rng),

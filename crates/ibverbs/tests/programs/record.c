@@ -2,6 +2,8 @@
  * what `highwire explain` and `highwire replay` say.
  */
 #include "record.h"
+#include <arpa/inet.h>
+#include <rdma/rdma_cma.h>
 
 /* Requests that succeed, a call that is refused, a request that fails, and an end. */
 static void play(const char *end)
@@ -54,6 +56,47 @@ static void two(void)
     CHECK_EQUAL(status, 0);
 }
 
+static struct rdma_cm_id *next_event(struct rdma_event_channel *channel, enum rdma_cm_event_type type)
+{
+    struct rdma_cm_event *event;
+    CHECK_EQUAL(rdma_get_cm_event(channel, &event), 0);
+    CHECK_EQUAL(event->event, type);
+    struct rdma_cm_id *id = event->id;
+    CHECK_EQUAL(rdma_ack_cm_event(event), 0);
+    return id;
+}
+
+/* A connection by address and port, from its request to its end. */
+static void connect_by_port(void)
+{
+    struct rdma_event_channel *here = rdma_create_event_channel(), *there = rdma_create_event_channel();
+    struct rdma_cm_id *listener, *asker, *answerer;
+    CHECK(here && there);
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK_EQUAL(rdma_create_id(there, &listener, NULL, RDMA_PS_TCP), 0);
+    CHECK_EQUAL(rdma_bind_addr(listener, (void *)&at), 0);
+    CHECK_EQUAL(rdma_listen(listener, 1), 0);
+    at.sin_port = rdma_get_src_port(listener);
+    CHECK_EQUAL(rdma_create_id(here, &asker, NULL, RDMA_PS_TCP), 0);
+    CHECK_EQUAL(rdma_resolve_addr(asker, NULL, (void *)&at, 1000), 0);
+    next_event(here, RDMA_CM_EVENT_ADDR_RESOLVED);
+    CHECK_EQUAL(rdma_resolve_route(asker, 1000), 0);
+    next_event(here, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    struct ibv_qp_init_attr attr = {.cap = {1, 1, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+    CHECK_EQUAL(rdma_create_qp(asker, NULL, &attr), 0);
+    CHECK_EQUAL(rdma_connect(asker, NULL), 0);
+    answerer = next_event(there, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct ibv_qp_init_attr other = {.cap = {1, 1, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+    CHECK_EQUAL(rdma_create_qp(answerer, NULL, &other), 0);
+    CHECK_EQUAL(rdma_accept(answerer, NULL), 0);
+    next_event(here, RDMA_CM_EVENT_ESTABLISHED);
+    next_event(there, RDMA_CM_EVENT_ESTABLISHED);
+    CHECK_EQUAL(rdma_disconnect(asker), 0);
+    next_event(here, RDMA_CM_EVENT_DISCONNECTED);
+    next_event(there, RDMA_CM_EVENT_DISCONNECTED);
+}
+
 static void check_failures(const char *text, const char *what)
 {
     has(text, "ibv_create_cq fails with EINVAL: cqe is 0", what);
@@ -67,6 +110,10 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "two")) {
         two();
+        return 0;
+    }
+    if (argc > 1 && !strcmp(argv[1], "connect")) {
+        connect_by_port();
         return 0;
     }
     if (argc > 1) {
@@ -113,6 +160,15 @@ int main(int argc, char **argv)
     text = explained("");
     check_failures(text, "two processes");
     has(text, "2 processes, 4 queue pairs", "two processes");
+    recorded(argv[0], "connect", 0);
+    text = replayed("--qp 1");
+    const char *messages[] = {"sent REQ", "received REQ", "sent REP", "received REP", "sent RTU", "received RTU", "sent DREQ",
+        "received DREQ", "sent DREP", "received DREP"};
+    for (int i = 0; i < 10; i++)
+        has(text, messages[i], "the messages of a connection");
+    text = explained("");
+    has(text, "1 process, 2 queue pairs", "a connection");
+    has(text, "nothing went wrong", "a connection");
     recorded(argv[0], "none", 0);
     has(explained(""), "no process has looked for RDMA devices", "a program that opens no device");
     record_end();

@@ -83,6 +83,12 @@ impl CmAttribute {
             .find(|&attribute| attribute as u16 == id)
     }
 
+    /// That of a datagram, whose contents need not make sense; `None` if it is no message of connection management.
+    pub fn of(mad: &[u8]) -> Option<CmAttribute> {
+        let id = mad.get(16..18).filter(|_| mad.get(1) == Some(&CLASS_COMMUNICATION_MANAGEMENT))?;
+        CmAttribute::from_id(u16::from_be_bytes([id[0], id[1]]))
+    }
+
     /// The name as the specification spells it.
     pub fn as_str(self) -> &'static str {
         match self {
