@@ -142,6 +142,13 @@ impl ConnectionManager {
         }
     }
 
+    /// Forgets the conversation `id`, and tells nobody: the device that it went through is gone.
+    pub fn abandon(&mut self, id: CommId) {
+        self.forget_service(id.0);
+        self.forget(id.0);
+        self.events.retain(|event| event.id() != id);
+    }
+
     /// Remembers a refused connection until the peer can no longer repeat its message.
     fn linger(&mut self, now: Instant, id: u32) {
         let span = self.config.repeat_after_max.saturating_mul(4);

@@ -209,7 +209,7 @@ impl ConnectionManager {
         true
     }
 
-    fn forget_service(&mut self, id: u32) {
+    pub(crate) fn forget_service(&mut self, id: u32) {
         if let Some(asking) = self.asking.remove(&id) {
             self.set_timer(id, asking.deadline, None);
         }

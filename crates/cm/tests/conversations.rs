@@ -398,6 +398,36 @@ fn a_server_that_does_not_come_back_is_believed_in_the_end() {
 }
 
 #[test]
+fn an_abandoned_conversation_ends_without_a_word() {
+    let mut net = net();
+    let (asker, answerer) = connected(&mut net);
+    let said = net.log.len();
+    net.end(0).abandon(asker);
+    net.run_for(Duration::from_secs(60));
+    assert_eq!(net.log[said..], [""; 0], "neither end has anything to say");
+    assert_eq!((net.events(0), net.events(1)), (vec![], vec![]));
+    assert!(net.end(0).is_empty());
+    // The end that is left hears about it when it parts.
+    let now = net.now;
+    net.end(1).disconnect(now, answerer, &[]).expect("it is in use");
+    net.run_for(MOMENT);
+    assert!(matches!(net.events(1)[..], [Event::Disconnected { .. }]));
+
+    let now = net.now;
+    let asked = net.end(0).ask_service(now, gid(1), SERVICE, 0xFFFF, &[]).expect("short enough");
+    let connecting = net.connect(0, 1, 77);
+    net.drain();
+    let said = net.log.len();
+    net.end(0).abandon(asked);
+    net.end(0).abandon(connecting);
+    net.end(0).abandon(CommId(5));
+    assert!(net.end(0).is_empty());
+    assert_eq!(net.end(0).poll_timeout(), None, "no timer is left");
+    net.drain();
+    assert_eq!(net.log[said..], [""; 0]);
+}
+
+#[test]
 fn wrong_calls_are_refused() {
     let mut net = net();
     let now = net.now;

@@ -35,8 +35,8 @@ use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use data_path::{completing, context_ops};
 pub(crate) use devices::{
-    behind, check_port, configure, first_gid, generation, gid_of_port, gigabits, is_dead, listed, place,
-    port_count, ports, shape_port,
+    behind, check_port, configure, first_gid, generation, gid_of_port, gigabits, has_left, is_dead, listed,
+    place, port_count, ports, shape_port,
 };
 
 /// Whether there is a scenario: not asked yet, none, one.
@@ -179,7 +179,7 @@ pub(crate) fn judge(name: &'static str, object: Option<usize>) -> c_int {
         return refused(errno, || "the scenario refuses this call".to_string());
     }
     match about.filter(|(index, generation)| is_dead(*index, *generation) && !GOES_ON.contains(&function)) {
-        Some((index, generation)) if function == "ibv_open_device" && devices::is_gone(index, generation) => {
+        Some((index, generation)) if function == "ibv_open_device" && devices::has_left(index, generation) => {
             refused(libc::ENODEV, || "the scenario has taken the device out".to_string())
         }
         Some(_) => refused(libc::EIO, || "the scenario has let the device fail".to_string()),

@@ -21,7 +21,10 @@ mod id;
 mod listen;
 mod multicast;
 mod queue_pair;
+mod removal;
 mod resolve;
 #[cfg(test)]
 mod tests;
 mod verbs;
+
+pub(crate) use removal::announce as device_removed;

@@ -23,6 +23,9 @@ pub trait Application: Send + 'static {
     /// Takes an event, under the lock: notes it, and may give the manager an answer.
     fn on_event(&mut self, gsi: &Gsi, event: Event);
 
+    /// Called by the driver's thread, under the lock, each time it wakes: [`look_again`](Driver::look_again) wakes it.
+    fn on_turn(&mut self, _gsi: &Gsi) {}
+
     /// A message to `to` could not be sent. It counts as lost on the network, and is repeated.
     fn on_unsent(&mut self, _to: Gid, _error: &GsiError) {}
 }
@@ -68,6 +71,11 @@ impl<A: Application> Driver<A> {
     /// Asks the thread to end.
     pub fn close(&self) {
         self.is_closing.store(true, Ordering::SeqCst);
+        self.wake.signal();
+    }
+
+    /// Has the thread call [`Application::on_turn`] soon. It takes no lock, so it may be called anywhere.
+    pub fn look_again(&self) {
         self.wake.signal();
     }
 
@@ -130,6 +138,7 @@ impl<A: Application> Driver<A> {
                     application.manager().handle_mad(now(), from, received.mad.as_slice());
                 }
                 application.manager().handle_timeout(now());
+                application.on_turn(&self.gsi);
                 self.flush(&mut application);
                 let next = next_timeout(&mut *application);
                 self.asleep_until.store(next, Ordering::Relaxed);

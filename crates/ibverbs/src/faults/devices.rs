@@ -259,8 +259,8 @@ pub(crate) fn is_dead(index: usize, generation: u32) -> bool {
     })
 }
 
-/// Whether a device of the list has left it.
-pub(super) fn is_gone(index: usize, generation: u32) -> bool {
+/// Whether a device that was opened in this generation has left the list.
+pub(crate) fn has_left(index: usize, generation: u32) -> bool {
     state(index).is_some_and(|state| {
         !state.is_listed.load(Ordering::Relaxed) || state.generation.load(Ordering::Relaxed) != generation
     })
@@ -375,7 +375,12 @@ fn announce(play: &Play, device: usize, event: Event) {
     let event = match event {
         Event::Port(number, Port::Active) => AsyncEvent::PortActive(number),
         Event::Port(number, _) => AsyncEvent::PortError(number),
-        Event::Fatal | Event::Removal => AsyncEvent::DeviceFatal,
+        Event::Removal => {
+            // Programs find a card's end in its own events first.
+            tell_contexts(device, AsyncEvent::DeviceFatal);
+            return crate::rdmacm::device_removed();
+        }
+        Event::Fatal => AsyncEvent::DeviceFatal,
         Event::GidChange(number) => AsyncEvent::GidChange(number),
         Event::QueuePairError(number) => {
             if let Some(qp) = queue_pair(play, number) {
@@ -386,6 +391,10 @@ fn announce(play: &Play, device: usize, event: Event) {
         }
         Event::Silence | Event::Sound | Event::Return => return,
     };
+    tell_contexts(device, event);
+}
+
+fn tell_contexts(device: usize, event: AsyncEvent) {
     // What is told of a device that has come back is not told to those who had opened the old one.
     let generation = generation(device);
     let is_of_it = |context: &Context| context.index == device && context.generation == generation;

@@ -76,6 +76,18 @@ impl Held {
 }
 
 impl Channel {
+    /// Takes out the events for which `is_meant` is true.
+    fn extract(&mut self, is_meant: impl Fn(&Pending) -> bool) -> Vec<Pending> {
+        let (gone, kept): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.queue).into_iter().partition(is_meant);
+        self.queue = kept;
+        for _ in &gone {
+            // Another thread may be about to take the event: then it finds nothing and waits again.
+            self.fd.take_one();
+        }
+        gone.into()
+    }
+
     /// A new channel; its number is the address of C's structure.
     pub(super) fn create(world: &mut World) -> Result<usize, c_int> {
         let fd = EventFd::counting().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
@@ -146,24 +158,21 @@ pub(super) fn hand_over(world: &mut World, id: usize, from: usize, to: usize) {
 }
 
 fn extract(world: &mut World, id: usize, channel: usize) -> Vec<Pending> {
-    let Some(channel) = world.channels.get_mut(&channel) else { return Vec::new() };
-    let (gone, kept): (Vec<_>, VecDeque<_>) = std::mem::take(&mut channel.queue).into_iter().fold(
-        Default::default(),
-        |(mut gone, mut kept): (Vec<_>, VecDeque<_>), pending| {
-            if pending.id == id {
-                gone.push(pending)
-            } else {
-                kept.push_back(pending)
-            }
-            (gone, kept)
-        },
-    );
-    channel.queue = kept;
-    for _ in &gone {
-        // Another thread may be about to take the event: then it finds nothing and waits again.
-        channel.fd.take_one();
+    let channel = world.channels.get_mut(&channel);
+    channel.map(|channel| channel.extract(|pending| pending.id == id)).unwrap_or_default()
+}
+
+/// Forgets all requests for connections that the program has not taken: the device by which they came is gone.
+pub(super) fn void_requests(world: &mut World) {
+    let comm_of = |pending: &Pending| match pending.what {
+        What::Request { comm, .. } | What::Service { comm, .. } => Some(comm),
+        _ => None,
+    };
+    let of_channel = |channel: &mut Channel| channel.extract(|pending| comm_of(pending).is_some());
+    let void: Vec<_> = world.channels.values_mut().flat_map(of_channel).collect();
+    for comm in void.iter().filter_map(comm_of) {
+        world.cm.abandon(comm);
     }
-    gone
 }
 
 /// Takes the next event of a channel; waits for it unless the descriptor says not to.

@@ -168,6 +168,7 @@ fn fail_queue_pair(c: *mut rdma_cm_id) {
 
 /// An identifier for a connection that a peer asks for.
 fn accepted_id(
+    hub: &Hub,
     world: &mut World,
     listener: *mut rdma_cm_id,
     (comm, from): (CommId, Gid),
@@ -191,6 +192,8 @@ fn accepted_id(
         id.route.destination = Some(SocketAddr::new(addresses.source, addresses.source_port));
     }
     world.by_comm.insert(comm, c as usize);
+    // A device that is taken out at this moment is told of by an event, and the identifier's calls say so.
+    let _ = super::resolve::attach(hub, world, c);
     Some(c)
 }
 
@@ -209,7 +212,7 @@ fn connection_request(
         TransportType::Rc | TransportType::Rd => IBV_QPT_RC,
     };
     let mut world = hub.lock();
-    let c = accepted_id(&mut world, listener, (comm, from), addresses, Some(qp_type))?;
+    let c = accepted_id(hub, &mut world, listener, (comm, from), addresses, Some(qp_type))?;
     let id = world.ids.get_mut(&(c as usize))?;
     id.terms.remote_ece = ibv_ece { vendor_id: request.ece_vendor, options: ece_options, comp_mask: 0 };
     let mut held = Held::new(c, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
@@ -246,7 +249,7 @@ fn service_request(
     request: &SidrReq,
 ) -> Option<Box<Held>> {
     let mut world = hub.lock();
-    let c = accepted_id(&mut world, listener, (comm, from), addresses, None)?;
+    let c = accepted_id(hub, &mut world, listener, (comm, from), addresses, None)?;
     let id = world.ids.get_mut(&(c as usize))?;
     let mut held = Held::new(c, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
     held.event.listen_id = listener;

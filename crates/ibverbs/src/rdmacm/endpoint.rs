@@ -134,15 +134,15 @@ fn request(hub: &Hub, listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id, c_in
 c_api! {
     fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut ibv_context {
         answer((|| {
-            let hub = hub();
-            let count = usize::from(hub.is_ok());
+            let device = hub().and_then(|hub| hub.device());
+            let count = usize::from(device.is_ok());
             // From C's allocator, as the list is a program's to free.
             let list = libc::calloc(count + 1, size_of::<*mut ibv_context>()).cast::<*mut ibv_context>();
             if list.is_null() {
                 return Err(libc::ENOMEM);
             }
-            if let Ok(hub) = hub {
-                list.write(hub.context());
+            if let Ok(device) = device {
+                list.write(device.context());
             }
             if !num_devices.is_null() {
                 num_devices.write(count as c_int);

@@ -19,8 +19,11 @@ use libc::c_int;
 use super::channel::{Channel, Gone};
 use super::gsi::Services;
 use super::id::Id;
-use super::verbs;
+use super::{removal, verbs};
 use crate::abi::{ibv_context, ibv_gid, ibv_pd};
+use crate::context::Context;
+use crate::refusal::refused;
+use crate::registry;
 
 /// The device's limits that connections negotiate about.
 #[derive(Debug, Clone, Copy)]
@@ -31,8 +34,8 @@ pub(super) struct Limits {
 
 /// The immutable state, and the lock around the mutable one.
 pub(super) struct Hub {
-    context: Pointer<ibv_context>,
-    default_pd: OnceLock<Pointer<ibv_pd>>,
+    /// The device as it is now: one that a scenario has taken out comes back as a new one.
+    opened: Mutex<&'static Opened>,
     pub(super) gid: Gid,
     pub(super) mtu: u8,
     pub(super) limits: Limits,
@@ -40,6 +43,14 @@ pub(super) struct Hub {
     driver: Arc<Driver<World>>,
     /// Signalled whenever an event is acknowledged.
     pub(super) acknowledged: Condvar,
+}
+
+/// An open device. It stays open while the library is loaded (rdma_get_devices(3)).
+pub(super) struct Opened {
+    context: Pointer<ibv_context>,
+    default_pd: OnceLock<Pointer<ibv_pd>>,
+    /// Its place among all devices, and how often it had come back when it was opened.
+    pub(super) place: (usize, u32),
 }
 
 /// The mutable state.
@@ -62,6 +73,10 @@ pub(super) struct World {
     /// Events that applications hold, by address, and the identifier that waits for them to be acknowledged.
     pub(super) held: HashMap<usize, usize>,
     pub(super) limits: Limits,
+    /// How many identifiers have got a device.
+    pub(super) attached: u64,
+    /// The last removal of a device that identifiers were told of.
+    pub(super) told: u32,
 }
 
 /// An address that C gave and that outlives the process's use of it.
@@ -87,21 +102,22 @@ pub(super) fn hub() -> Result<&'static Hub, c_int> {
     {
         return Ok(hub);
     }
-    // Devices remain open while the library is loaded (rdma_get_devices(3)).
     let hub: &'static Hub = Box::leak(Box::new(Hub::open()?));
     *slot = Some((process, hub));
+    removal::expect(&hub.driver);
     Ok(hub)
 }
 
 impl Hub {
     fn open() -> Result<Hub, c_int> {
-        let context = open_device()?;
+        let opened = Opened::new()?;
+        let context = opened.context();
         let mut gid = ibv_gid::default();
         // SAFETY: the context is open, and the results are writable.
         verbs::done(unsafe { verbs::ibv_query_gid(context, 1, 0, &mut gid) })?;
         let (mtu, limits) = query(context)?;
         let gsi = Services::open(context)?;
-        let guid = u64::from_be_bytes(crate::device::guid(0));
+        let guid = u64::from_be_bytes(crate::device::guid(opened.place.0));
         let mut rng =
             highwire_link::secret_rng().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
         let cm = ConnectionManager::new(Config::new(guid, gsi.shard()), rng.fork(0));
@@ -116,13 +132,14 @@ impl Hub {
             ports: HashMap::new(),
             held: HashMap::new(),
             limits,
+            attached: 0,
+            told: 0,
         };
         // Its thread runs as long as the process.
         let (driver, _) = Driver::start(gsi.gsi().clone(), world)
             .map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))?;
         Ok(Hub {
-            context: Pointer(context),
-            default_pd: OnceLock::new(),
+            opened: Mutex::new(opened),
             gid: Gid(gid.raw),
             mtu,
             limits,
@@ -132,19 +149,16 @@ impl Hub {
         })
     }
 
-    pub(super) fn context(&self) -> *mut ibv_context {
-        self.context.0
-    }
-
-    /// The protection domain for callers that bring none.
-    pub(super) fn default_pd(&self) -> Result<*mut ibv_pd, c_int> {
-        if let Some(pd) = self.default_pd.get() {
-            return Ok(pd.0);
+    /// The device, opened anew if it has come back since.
+    ///
+    /// # Errors
+    /// ENODEV while a scenario has taken it out.
+    pub(super) fn device(&self) -> Result<&'static Opened, c_int> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if removal::has_left(opened.place) {
+            *opened = Opened::new()?;
         }
-        // SAFETY: the context is open.
-        let pd = verbs::made(unsafe { verbs::ibv_alloc_pd(self.context()) })?;
-        // If two threads come here at once, both domains are good, and one of them stays unused.
-        Ok(self.default_pd.get_or_init(|| Pointer(pd)).0)
+        Ok(*opened)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, World> {
@@ -173,6 +187,30 @@ impl Hub {
     }
 }
 
+impl Opened {
+    fn new() -> Result<&'static Opened, c_int> {
+        let context = open_device()?;
+        let place = |context: &Context| (context.index, context.generation);
+        let place = registry::with::<Context, _>(context, place).ok_or(libc::ENODEV)?;
+        Ok(Box::leak(Box::new(Opened { context: Pointer(context), default_pd: OnceLock::new(), place })))
+    }
+
+    pub(super) fn context(&self) -> *mut ibv_context {
+        self.context.0
+    }
+
+    /// The protection domain for callers that bring none.
+    pub(super) fn default_pd(&self) -> Result<*mut ibv_pd, c_int> {
+        if let Some(pd) = self.default_pd.get() {
+            return Ok(pd.0);
+        }
+        // SAFETY: the context is open.
+        let pd = verbs::made(unsafe { verbs::ibv_alloc_pd(self.context()) })?;
+        // If two threads come here at once, both domains are good, and one of them stays unused.
+        Ok(self.default_pd.get_or_init(|| Pointer(pd)).0)
+    }
+}
+
 impl Application for World {
     fn manager(&mut self) -> &mut ConnectionManager {
         &mut self.cm
@@ -182,17 +220,35 @@ impl Application for World {
         super::deliver::dispatch(gsi, self, event);
     }
 
+    fn on_turn(&mut self, gsi: &Gsi) {
+        removal::tell(self, gsi);
+    }
+
     fn on_unsent(&mut self, to: Gid, error: &GsiError) {
         crate::env::log(|| format!("a message to {to} is lost: {error}"));
     }
 }
 
 impl World {
-    /// The identifier at `pointer`.
+    /// The identifier at `pointer`, to do something with it.
+    ///
+    /// # Errors
+    /// EINVAL if there is none, EIO if its device was taken out.
+    pub(super) fn id<T>(&mut self, pointer: *mut T) -> Result<&mut Id, c_int> {
+        let id = self.any_id(pointer)?;
+        if id.has_lost_its_device() {
+            return Err(refused(libc::EIO, || {
+                "the scenario has taken the identifier's device out".to_string()
+            }));
+        }
+        Ok(id)
+    }
+
+    /// The identifier at `pointer`, to take it apart.
     ///
     /// # Errors
     /// EINVAL if there is none.
-    pub(super) fn id<T>(&mut self, pointer: *mut T) -> Result<&mut Id, c_int> {
+    pub(super) fn any_id<T>(&mut self, pointer: *mut T) -> Result<&mut Id, c_int> {
         self.ids.get_mut(&(pointer as usize)).ok_or(libc::EINVAL)
     }
 }

@@ -67,6 +67,10 @@ pub(super) struct Id {
     pub(super) template: Option<Template>,
     /// Names that it has asked about, or what they stand for.
     pub(super) asked: Option<Asked>,
+    /// The device that it has, from the moment at which it has an address.
+    pub(super) attached: Option<Attached>,
+    /// Whether it was told that its device is gone.
+    pub(super) is_told: bool,
     pub(super) events: Events,
 }
 
@@ -111,6 +115,15 @@ pub(super) struct Options {
 pub(super) struct Events {
     pub(super) reported: u64,
     pub(super) acknowledged: u64,
+}
+
+/// An identifier's device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attached {
+    /// Its place among all devices, and how often it had come back.
+    pub(super) place: (usize, u32),
+    /// Identifiers that got a device earlier have a smaller one.
+    pub(super) order: u64,
 }
 
 // SAFETY: the pointer is an address to look up and to hand to C; the field `c` says which code may follow it.
@@ -170,6 +183,8 @@ pub(super) fn create(
         memberships: Vec::new(),
         template: None,
         asked: None,
+        attached: None,
+        is_told: false,
         events: Events::default(),
     };
     world.ids.insert(c as usize, id);
@@ -217,7 +232,7 @@ pub(super) fn create_on(
 pub(super) fn destroy(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     let mut world = hub.lock();
     let own_event = {
-        let id = world.id(c)?;
+        let id = world.any_id(c)?;
         // SAFETY: the identifier is alive, and this call is the application's on it.
         let event = unsafe { std::mem::replace(&mut (*id.c).event, std::ptr::null_mut()) };
         if id.is_synchronous || world.held.contains_key(&(event as usize)) {
@@ -235,7 +250,7 @@ pub(super) fn destroy(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     // From here on the identifier gets no more events.
     channel::discard(&mut world, c as usize);
     super::listen::stop(hub, &mut world, c as usize);
-    let id = world.id(c)?;
+    let id = world.any_id(c)?;
     if let Some(comm) = id.exchange.comm.take() {
         world.by_comm.remove(&comm);
         super::gsi::say(hub.gsi.gsi().revoke_last_message(comm.0));

@@ -17,7 +17,9 @@ use crate::refusal::refused;
 /// one of the request's family.
 pub(super) fn find(world: &World, service: u64, addresses: Option<&IpCm>) -> Option<usize> {
     let listeners = world.services.get(&service)?;
-    let source_of = |c: &usize| world.ids.get(c).and_then(|id| id.route.source);
+    // One whose device is gone keeps the service until it is destroyed, and takes no requests.
+    let living = |c: &usize| world.ids.get(c).filter(|id| !id.has_lost_its_device());
+    let source_of = |c: &usize| living(c).and_then(|id| id.route.source);
     let wanted = addresses.map(|addresses| plain(addresses.destination));
     let exact = listeners.iter().find(|c| {
         let address = source_of(c).map(|source| plain(source.ip()));
@@ -50,7 +52,8 @@ fn listen(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     let listeners = world.services.get(&service).cloned().unwrap_or_default();
     if listeners
         .iter()
-        .any(|other| world.ids.get(other).and_then(|id| id.route.source).map(|source| source.ip()) == address)
+        .filter_map(|other| world.ids.get(other).filter(|other| !other.has_lost_its_device()))
+        .any(|other| other.route.source.map(|source| source.ip()) == address)
     {
         return Err(refused(libc::EADDRINUSE, || {
             "another identifier of this process listens there".to_string()

@@ -100,7 +100,7 @@ fn attach(qp: *mut ibv_qp, group: Gid) -> Result<(), c_int> {
 fn leave_group(hub: &Hub, c: *mut rdma_cm_id, group: Gid) -> Result<(), c_int> {
     let membership = {
         let mut world = hub.lock();
-        let id = world.id(c)?;
+        let id = world.any_id(c)?;
         let at = id
             .memberships
             .iter()
@@ -121,7 +121,7 @@ fn leave_group(hub: &Hub, c: *mut rdma_cm_id, group: Gid) -> Result<(), c_int> {
 /// Leaves every group.
 pub(super) fn leave_all(hub: &Hub, c: *mut rdma_cm_id) {
     loop {
-        let Some(group) = hub.lock().id(c).ok().and_then(|id| Some(id.memberships.first()?.group)) else {
+        let Some(group) = hub.lock().any_id(c).ok().and_then(|id| Some(id.memberships.first()?.group)) else {
             return;
         };
         // The queue pair may be gone already, and its attachments with it.

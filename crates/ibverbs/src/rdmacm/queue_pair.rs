@@ -20,7 +20,7 @@ fn domain(hub: &Hub, c: &rdma_cm_id, brought: *mut ibv_pd) -> Result<*mut ibv_pd
         return Err(refused(libc::EINVAL, reason));
     }
     if brought.is_null() {
-        return if c.pd.is_null() { hub.default_pd() } else { Ok(c.pd) };
+        return if c.pd.is_null() { hub.device()?.default_pd() } else { Ok(c.pd) };
     }
     // SAFETY: the application's protection domain is alive.
     let is_of_device = unsafe { (*brought).context } == c.verbs;
@@ -181,7 +181,7 @@ fn extended(
 
 /// Takes the queue pair of an identifier apart.
 pub(super) fn destroy(c: *mut rdma_cm_id) -> Result<(), c_int> {
-    hub()?.lock().id(c)?;
+    hub()?.lock().any_id(c)?;
     // SAFETY: the identifier was looked up, and this call is the application's on it.
     let id = unsafe { &mut *c };
     if !id.qp.is_null() {
@@ -221,7 +221,7 @@ fn create_srq(c: *mut rdma_cm_id, attributes: &mut ibv_srq_init_attr_ex) -> Resu
 
 /// Takes the shared receive queue of an identifier apart.
 pub(super) fn destroy_srq(c: *mut rdma_cm_id) -> Result<(), c_int> {
-    hub()?.lock().id(c)?;
+    hub()?.lock().any_id(c)?;
     // SAFETY: the identifier was looked up, and this call is the application's on it.
     let id = unsafe { &mut *c };
     if !id.srq.is_null() {

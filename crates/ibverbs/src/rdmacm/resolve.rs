@@ -11,41 +11,50 @@ use super::address::{self, plain};
 use super::channel::{self, complete, in_steps, push};
 use super::deliver::What;
 use super::hub::{Hub, World, hub};
-use super::id::{Id, Phase};
+use super::id::{Attached, Id, Phase};
 use crate::abi::{ibv_gid, ibv_sa_path_rec};
 use crate::boundary::{c_api, c_waits, minus_one};
 use crate::refusal::refused;
 
-/// Shows C the addresses of an identifier, its device, and the path to its peer.
+/// Gives an identifier the device, if it has none yet. C sees it in the identifier.
+///
+/// # Errors
+/// ENODEV while a scenario has taken the device out.
+pub(super) fn attach(hub: &Hub, world: &mut World, c: *mut rdma_cm_id) -> Result<(), c_int> {
+    if world.id(c)?.attached.is_some() {
+        return Ok(());
+    }
+    let device = hub.device()?;
+    world.attached += 1;
+    let order = world.attached;
+    let id = world.id(c)?;
+    id.attached = Some(Attached { place: device.place, order });
+    // SAFETY: the identifier is alive and its call or event is being made.
+    let c = unsafe { &mut *id.c };
+    (c.verbs, c.port_num) = (device.context(), 1);
+    // An identifier that has a device has a protection domain, too: programs make queue pairs and address handles of their own in it
+    // before they ask for anything else. Without a domain, the calls that need one report why.
+    if c.pd.is_null() {
+        c.pd = device.default_pd().unwrap_or(std::ptr::null_mut());
+    }
+    Ok(())
+}
+
+/// Shows C the addresses of an identifier, and the path to its peer.
 pub(super) fn show_route(hub: &Hub, id: &mut Id) {
     // SAFETY: the identifier is alive and its call or event is being made.
     let c = unsafe { &mut *id.c };
     if let Some(source) = id.route.source {
         c.route.addr.src = address::write(source).0;
-        if !source.ip().is_unspecified() {
-            show_device(hub, c);
-        }
     }
     if let Some(destination) = id.route.destination {
         c.route.addr.dst = address::write(destination).0;
-        show_device(hub, c);
     }
     c.route.addr.ibaddr.sgid = ibv_gid { raw: hub.gid.0 };
     c.route.addr.ibaddr.dgid = ibv_gid { raw: id.route.peer.0 };
     c.route.addr.ibaddr.pkey = 0xFFFF;
     if matches!(id.phase, Phase::RouteResolved | Phase::Requested) {
         show_path(hub, id, c);
-    }
-}
-
-/// An identifier that has a device has a protection domain, too: programs make queue pairs and address handles of their own
-/// in it before they ask for anything else.
-fn show_device(hub: &Hub, c: &mut rdma_cm_id) {
-    c.verbs = hub.context();
-    c.port_num = 1;
-    if c.pd.is_null() {
-        // Without a domain, the calls that need one report why.
-        c.pd = hub.default_pd().unwrap_or(std::ptr::null_mut());
     }
 }
 
@@ -95,6 +104,10 @@ pub(super) fn bind(
             format!("{ip} is no address of this machine, nor the device's, {own}")
         }));
     }
+    if !ip.is_unspecified() {
+        attach(hub, world, c)?;
+    }
+    let id = world.id(c)?;
     let space = id.port_space as u16;
     let wanted = Claim { ip, is_reusable: id.options.is_reusable, family: only_family(id, address) };
     let port = reserve(hub, world, (space, address.port()), c as usize, &wanted)?;
@@ -151,7 +164,8 @@ fn reserve(
     wanted: &Claim,
 ) -> Result<u16, c_int> {
     if let Some(holders) = world.ports.get(&(space, port)) {
-        let mut others = holders.iter().filter_map(|holder| world.ids.get(holder));
+        let others = holders.iter().filter_map(|holder| world.ids.get(holder));
+        let mut others = others.filter(|other| !other.has_lost_its_device());
         let is_refused = others.any(|other| wanted.excludes(other));
         if is_refused {
             let reason = || {
@@ -220,6 +234,7 @@ fn resolve(
         }
         bind(hub, &mut world, c, source)?;
     }
+    attach(hub, &mut world, c)?;
     let id = world.id(c)?;
     // An unspecified destination is this machine, as for sockets.
     let destination_ip = match destination.ip() {

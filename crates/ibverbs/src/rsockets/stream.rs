@@ -370,6 +370,7 @@ impl Stream {
                     self.state =
                         State::Failed(status.checked_neg().filter(|&errno| errno > 0).unwrap_or(libc::EIO));
                 }
+                RDMA_CM_EVENT_DEVICE_REMOVAL => self.break_off(State::Failed(libc::EIO)),
                 RDMA_CM_EVENT_DISCONNECTED => {
                     // Data that arrived before the end can still be read.
                     self.take_completions();
