@@ -10,6 +10,7 @@ mod data_path;
 mod devices;
 mod diary;
 mod files;
+mod heed;
 mod orders;
 mod timeline;
 
@@ -25,6 +26,7 @@ use crate::srq::Srq;
 use crate::{device, env, registry};
 use completions::Held;
 use diary::Diary;
+use heed::Heed;
 use highwire_faults::words::{self, Refusal};
 use highwire_faults::{Call, Course, Scenario};
 use highwire_stdx::Instant;
@@ -73,6 +75,7 @@ struct Play {
     queue_pairs: Mutex<QueuePairs>,
     held: Mutex<Held>,
     devices: devices::States,
+    heed: Heed,
     diary: Diary,
     /// The process in which the timeline's thread runs.
     timeline: AtomicU32,
@@ -101,6 +104,7 @@ static PLAY: LazyLock<Option<Play>> = LazyLock::new(|| {
         is_controlled: scenario.control,
         orders: AtomicU32::new(0),
         devices: devices::States::new(&scenario),
+        heed: Heed::new(&scenario),
         course: Mutex::new(Course::new(scenario)),
         changed: Condvar::new(),
         origin: std::time::Instant::now(),
@@ -165,6 +169,15 @@ impl Play {
     }
 }
 
+/// As [`judge`], for the functions of the data path.
+#[inline]
+fn judge_often(name: &'static str, object: usize) -> c_int {
+    match play() {
+        Some(play) if play.heed.is_about(name) => judge(name, Some(object)),
+        _ => 0,
+    }
+}
+
 /// The errno with which a call fails instead of being carried out; 0 if it is carried out.
 #[cold]
 pub(crate) fn judge(name: &'static str, object: Option<usize>) -> c_int {
@@ -179,7 +192,9 @@ pub(crate) fn judge(name: &'static str, object: Option<usize>) -> c_int {
         return refused(errno, || "the scenario refuses this call".to_string());
     }
     match about.filter(|(index, generation)| is_dead(*index, *generation) && !GOES_ON.contains(&function)) {
-        Some((index, generation)) if function == "ibv_open_device" && devices::has_left(index, generation) => {
+        Some((index, generation))
+            if function == "ibv_open_device" && devices::has_left(index, generation) =>
+        {
             refused(libc::ENODEV, || "the scenario has taken the device out".to_string())
         }
         Some(_) => refused(libc::EIO, || "the scenario has let the device fail".to_string()),
@@ -202,8 +217,9 @@ const GOES_ON: [&str; 9] = [
 ];
 
 /// Whether what is asked of an object is taken and never carried out.
-fn is_in_vain(object: usize) -> bool {
-    device_of(object).is_some_and(|(index, generation)| is_dead(index, generation))
+fn is_in_vain(function: &str, object: usize) -> bool {
+    play().is_some_and(|play| play.heed.is_about(function))
+        && device_of(object).is_some_and(|(index, generation)| is_dead(index, generation))
 }
 
 /// The failing result of a function.

@@ -42,6 +42,10 @@ pub(crate) fn next(cq: &Cq) -> Option<Tagged> {
     if cq.context.is_dead() {
         return None;
     }
+    if !play.heed.is_about_completions() {
+        let found = cq.host.poll_tagged();
+        return found.map(|(completion, tag, data)| (scrubbed(completion), tag, data));
+    }
     if let Some(late) = play.take_late(cq) {
         return Some(late);
     }
@@ -109,7 +113,7 @@ pub(super) fn to_error(qp: &Qp) {
 /// `ibv_poll_cq` with a scenario.
 pub(super) unsafe extern "C-unwind" fn poll_cq(cq: *mut ibv_cq, count: c_int, wc: *mut ibv_wc) -> c_int {
     crate::boundary::guard(|| {
-        if super::judge("ibv_poll_cq", Some(cq as usize)) != 0 {
+        if super::judge_often("ibv_poll_cq", cq as usize) != 0 {
             return -1;
         }
         // SAFETY: this function is reached through the queue's own context only, so it is one of ours.
@@ -136,7 +140,7 @@ pub(super) unsafe extern "C-unwind" fn poll_cq(cq: *mut ibv_cq, count: c_int, wc
 /// `ibv_req_notify_cq` with a scenario.
 pub(super) unsafe extern "C-unwind" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     let errno = crate::boundary::guard(|| {
-        let errno = super::judge("ibv_req_notify_cq", Some(cq as usize));
+        let errno = super::judge_often("ibv_req_notify_cq", cq as usize);
         if let Some(play) = play().filter(|_| errno == 0) {
             play.arm(cq as usize);
         }

@@ -1,6 +1,6 @@
 //! The data path with a scenario: contexts get these functions instead of the usual ones.
 
-use super::{completions, is_in_vain, judge, may_refuse};
+use super::{completions, is_in_vain, judge_often, may_refuse};
 use crate::abi::*;
 use crate::{post, srq, wr};
 
@@ -34,8 +34,8 @@ fn instead<T>(function: &'static str, object: usize, first: *mut T, bad: *mut *m
 
 /// The errno of a refusal; or [`IN_VAIN`].
 fn verdict(function: &'static str, object: usize) -> c_int {
-    match judge(function, Some(object)) {
-        0 if is_in_vain(object) => IN_VAIN,
+    match judge_often(function, object) {
+        0 if is_in_vain(function, object) => IN_VAIN,
         errno => errno,
     }
 }

@@ -296,13 +296,13 @@ fn change(play: &Play, index: usize, state: &State, event: Event) {
     match event {
         Event::Port(number, to) => set_port(state, number, to),
         Event::Fatal => {
-            fail(index, state);
+            fail(play, index, state);
             (1..=state.ports.len() as u8).for_each(|number| set_port(state, number, Port::Down));
         }
         Event::Removal => {
             state.is_listed.store(false, Ordering::Relaxed);
             super::files::hide(name);
-            fail(index, state);
+            fail(play, index, state);
         }
         Event::Return if state.is_listed.load(Ordering::Relaxed) => {}
         Event::Return => come_back(play, index, state),
@@ -339,7 +339,8 @@ fn move_gids(device: &str, number: u8, port: &PortState, to: impl Fn(u32) -> u32
 }
 
 /// From now on calls fail; threads that wait for completions are told.
-fn fail(index: usize, state: &State) {
+fn fail(play: &Play, index: usize, state: &State) {
+    play.heed.note_failure();
     state.is_dead.store(true, Ordering::Relaxed);
     for channel in registry::every::<Channel>(|channel| channel.context.index == index) {
         if channel.context.is_dead() {
