@@ -24,8 +24,11 @@ impl Engine {
 
     /// The queue pair was reset.
     pub(crate) fn reset_places(&mut self, index: u32) {
-        if let Some(places) = self.objects.qps.get_mut(index).and_then(|qp| qp.places.as_mut()) {
-            places.reset();
+        if let Some(qp) = self.objects.qps.get_mut(index) {
+            self.witnesses.watch.forget(qp.qpn);
+            if let Some(places) = &mut qp.places {
+                places.reset();
+            }
         }
         self.note_own_receives(index, 0);
     }

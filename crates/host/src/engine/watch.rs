@@ -8,6 +8,7 @@
 
 use super::{Engine, Waiters};
 use highwire_rnic::QpSnapshot;
+use highwire_stdx::words::{counted, verb};
 use highwire_stdx::{Duration, Instant};
 use highwire_verbs::{CqId, Denial, DenialCause, QpState, Service};
 use highwire_wire::Qpn;
@@ -76,8 +77,10 @@ impl Watch {
         }
     }
 
+    /// The queue pair was destroyed or reset: another may have its number, and waits anew.
     pub(super) fn forget(&mut self, qpn: Qpn) {
         self.denials.remove(&qpn.value());
+        self.seen.retain(|&(number, wait), _| number != qpn.value() || wait == Wait::Event);
     }
 
     /// Takes note of the waits of one look; returns the lines of those that have become long.
@@ -153,11 +156,12 @@ fn of_queue_pair(number: u32, now: &QpSnapshot, unsignaled: Option<(u64, u32)>) 
     let mut waits = Vec::new();
     let is_connected = matches!(service, Service::Rc | Service::XrcInitiator | Service::XrcTarget);
     if now.state == QpState::Rts && is_connected && now.send_queue_len > 0 {
-        let requests = now.send_queue_len;
+        let requests = now.send_queue_len as u64;
         let peer = peer();
         if now.lacks_receive {
+            let (requests, need) = (counted(requests, "request"), verb(requests, "needs", "need"));
             let line = format!(
-                "queue pair {number:#x} ({service}) waits: {requests} requests need a receive at {peer}, which has posted none for a \
+                "queue pair {number:#x} ({service}) waits: {requests} {need} a receive at {peer}, which has posted none for a \
                  second; with rnr_retry 7 the wait has no end: the peer posts receives (ibv_post_recv), or rnr_retry is below 7"
             );
             waits.push(found(Wait::Receive, progress, None, line));
@@ -168,9 +172,10 @@ fn of_queue_pair(number: u32, now: &QpSnapshot, unsignaled: Option<(u64, u32)>) 
                 _ => format!("timeout {timeout} and retry_cnt {retries} say how long the wait may be"),
             };
             let line = format!(
-                "queue pair {number:#x} ({service}) waits: {peer} has acknowledged nothing for a second, and {} packets from PSN \
-                 {acknowledged:#x} on are in flight; {until}. Its number, its GID or its rq_psn is wrong, it is not in RTR, or packets do not arrive",
-                now.in_flight
+                "queue pair {number:#x} ({service}) waits: {peer} has acknowledged nothing for a second, and {} from PSN \
+                 {acknowledged:#x} on {} in flight; {until}. Its number, its GID or its rq_psn is wrong, it is not in RTR, or packets do not arrive",
+                counted(now.in_flight.into(), "packet"),
+                verb(now.in_flight.into(), "is", "are")
             );
             waits.push(found(Wait::Answer, progress, None, line));
         }
@@ -186,8 +191,8 @@ fn of_queue_pair(number: u32, now: &QpSnapshot, unsignaled: Option<(u64, u32)>) 
     if let Some((posted, polls)) = unsignaled.filter(|_| now.state == QpState::Rts && now.send_queue_len == 0)
     {
         let line = format!(
-            "queue pair {number:#x} ({service}): its completion queue is polled, and none of its {posted} requests, which have all \
-             ended, was posted with IBV_SEND_SIGNALED, so that no completion of theirs will come: set the flag, or sq_sig_all"
+            "queue pair {number:#x} ({service}): its completion queue is polled, and none of its requests, {posted} so far, was posted with \
+             IBV_SEND_SIGNALED: all have ended, and no completion of theirs will come; set the flag, or sq_sig_all"
         );
         waits.push(found(Wait::Signal, [posted, 0], Some(polls), line));
     }
@@ -204,8 +209,10 @@ fn of_completion_queue(id: CqId, taken: u64, waiting: u64, waiters: &Waiters) ->
     let fd = channel.fd;
     let never = if channel.was_armed { "since the last event" } else { "yet" };
     let line = format!(
-        "{waiting} completions wait in a completion queue, and its channel (descriptor {fd}) will not tell: no event was asked for \
-         {never}. ibv_req_notify_cq comes before each wait, and one more ibv_poll_cq after it"
+        "{} {} in a completion queue, and its channel (descriptor {fd}) will not tell: no event was asked for \
+         {never}. ibv_req_notify_cq comes before each wait, and one more ibv_poll_cq after it",
+        counted(waiting, "completion"),
+        verb(waiting, "waits", "wait")
     );
     Some(Found { number: id.0, wait: Wait::Event, progress: [taken, 0], polls: None, line })
 }

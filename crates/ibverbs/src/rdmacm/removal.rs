@@ -67,7 +67,7 @@ pub(super) fn tell(world: &mut World, gsi: &Gsi) {
     }
     bereft.sort_unstable();
     for (_, c) in bereft {
-        if let Some(comm) = world.ids.get_mut(&c).and_then(|id| id.comm.take()) {
+        if let Some(comm) = world.ids.get_mut(&c).and_then(|id| id.exchange.comm.take()) {
             world.by_comm.remove(&comm);
             say(gsi.revoke_will(comm.0));
             world.cm.abandon(comm);

@@ -16,13 +16,16 @@ static void capture(void)
     CHECK(dup2(captured, 2) == 2);
 }
 
-/* What was printed since the last call; it is empty then. */
+/* How much of it was read. Nothing is cut off: another thread may be about to print the next line. */
+static off_t taken;
+
+/* What was printed since the last call. */
 static const char *printed(void)
 {
     static char text[16384];
-    ssize_t length = pread(captured, text, sizeof text - 1, 0);
+    ssize_t length = pread(captured, text, sizeof text - 1, taken);
     text[length > 0 ? length : 0] = 0;
-    CHECK(ftruncate(captured, 0) == 0);
+    taken += length > 0 ? length : 0;
     return text;
 }
 
@@ -51,7 +54,7 @@ static int has_printed(void)
     struct stat size;
     char last;
     CHECK(fstat(captured, &size) == 0);
-    return size.st_size > 0 && pread(captured, &last, 1, size.st_size - 1) == 1 && last == '\n';
+    return size.st_size > taken && pread(captured, &last, 1, size.st_size - 1) == 1 && last == '\n';
 }
 
 #endif
