@@ -8,7 +8,6 @@ mod real;
 use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -62,45 +61,79 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         bail!("no scenario has such a name");
     }
     let mut table = Table::new(&["scenario", "program", "link", "runs", "what went wrong", "packets"]);
-    let mut is_well = true;
+    let mut all_well = true;
     for played in &all {
         let row = play(played, args.runs, &built, &log)?;
         println!("{}", row.join("  "));
-        is_well &= row[4].starts_with("the same");
+        all_well &= is_well(&row[4]);
         table.row(row);
     }
     println!("\n{}", table.to_text());
-    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn play(played: &Played, runs: u32, built: &Built, log: &Log) -> Result<Vec<String>> {
-    let mut hashes = BTreeSet::new();
+    let mut diaries = BTreeSet::new();
     let mut failed = 0;
     let program = programs::compile(&played.source, log)?;
     for _ in 0..runs {
         match program.as_deref().map(|program| programs::diary(program, built, played, log)).transpose()? {
-            Some(Some(diary)) => drop(hashes.insert(hash(&diary))),
+            Some(Some(diary)) => drop(diaries.insert(diary)),
             _ => failed += 1,
         }
     }
-    let file = programs::scenario_file(&played.scenario);
+    if diaries.len() > 1 {
+        for (number, diary) in (1..).zip(&diaries) {
+            log.note(&format!("{} over {}, log {number}:\n{diary}", played.scenario, played.link))?;
+        }
+    }
+    let rules = Rules::of(&fs::read_to_string(programs::scenario_file(&played.scenario))?);
     let name = played.source.file_stem().unwrap_or_default().to_string_lossy();
     Ok(vec![
         played.scenario.clone(),
         format!("{name} {}", played.arguments).trim_end().to_string(),
         played.link.clone(),
         runs.to_string(),
-        verdict(&hashes, failed),
-        if judges_packets(&file) { "judged, not compared" } else { "–" }.to_string(),
+        verdict(&diaries, failed, rules),
+        if rules.has_paths { "judged, not compared" } else { "–" }.to_string(),
     ])
 }
 
-fn verdict(hashes: &BTreeSet<u64>, failed: u32) -> String {
-    match (failed, hashes.len()) {
-        (0, 1) => format!("the same: {:016x}", hashes.first().expect("one")),
-        (0, several) => format!("DIFFERS: {several} logs"),
-        (failed, _) => format!("FAILED {failed} times"),
+/// What kinds of rules a scenario has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rules {
+    /// Each time that one of them is carried out there is a line in the log.
+    logs: bool,
+    /// There are rules for packets, which are not in the log.
+    has_paths: bool,
+}
+
+impl Rules {
+    fn of(scenario: &str) -> Rules {
+        let has = |table: &str| scenario.lines().any(|line| line.trim() == table);
+        let logged = ["[[call]]", "[[registration]]", "[[completion]]", "[[event]]"];
+        // Rules may come while it is played.
+        let is_controlled = has("control = true");
+        Rules { logs: is_controlled || logged.into_iter().any(has), has_paths: has("[[path]]") }
     }
+}
+
+/// An empty log is no evidence, unless the scenario has nothing to log; then the program alone checks what it sees.
+fn verdict(diaries: &BTreeSet<String>, failed: u32, rules: Rules) -> String {
+    let mut logs = diaries.iter();
+    match (failed, logs.next(), logs.next()) {
+        (0, Some(log), None) if !log.is_empty() => format!("the same: {:016x}", hash(log)),
+        (0, Some(_), None) if rules.logs => "NOTHING was logged".to_string(),
+        (0, Some(_), None) if rules.has_paths => "nothing is logged: only packets are judged".to_string(),
+        (0, Some(_), None) => "nothing is logged: only devices are named".to_string(),
+        (0, ..) => format!("DIFFERS: {} logs", diaries.len()),
+        (1, ..) => "FAILED once".to_string(),
+        (failed, ..) => format!("FAILED {failed} times"),
+    }
+}
+
+fn is_well(verdict: &str) -> bool {
+    verdict.starts_with("the same") || verdict.starts_with("nothing is logged")
 }
 
 /// Of a log; two runs of this program compare theirs, and no other does.
@@ -108,10 +141,6 @@ fn hash(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()
-}
-
-fn judges_packets(file: &Path) -> bool {
-    fs::read_to_string(file).is_ok_and(|text| text.contains("[[path]]"))
 }
 
 /// The scenarios that are there; each is played by a program, or by software of others.
@@ -133,10 +162,22 @@ mod tests {
 
     #[test]
     fn one_log_is_the_same_and_two_are_not() {
-        let hashes = |texts: &[&str]| texts.iter().map(|text| hash(text)).collect::<BTreeSet<_>>();
-        assert!(verdict(&hashes(&["a\n", "a\n"]), 0).starts_with("the same: "));
-        assert_eq!(verdict(&hashes(&["a\n", "b\n"]), 0), "DIFFERS: 2 logs");
-        assert_eq!(verdict(&hashes(&["a\n"]), 2), "FAILED 2 times");
+        let of = |texts: &[&str], failed, rules: &str| {
+            let diaries = texts.iter().map(ToString::to_string).collect();
+            verdict(&diaries, failed, Rules::of(rules))
+        };
+        let calls = "[[call]]\nerrno = 1";
+        assert!(of(&["a\n", "a\n"], 0, calls).starts_with("the same: "));
+        assert_eq!(of(&["a\n", "b\n"], 0, calls), "DIFFERS: 2 logs");
+        assert_eq!(of(&["a\n", ""], 0, calls), "DIFFERS: 2 logs");
+        assert_eq!(of(&["a\n"], 2, calls), "FAILED 2 times");
+        assert_eq!(of(&[], 1, calls), "FAILED once");
+        // What is never carried out is found.
+        assert!(!is_well(&of(&[""], 0, calls)));
+        for rules in ["[[path]]\nloss = 1", "[[device]]\nname = 1"] {
+            let verdict = of(&[""], 0, rules);
+            assert!(is_well(&verdict) && !verdict.contains("the same"), "{verdict}");
+        }
     }
 
     #[test]
