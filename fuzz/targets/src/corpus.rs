@@ -19,6 +19,8 @@ pub enum Seeds {
     Files,
     /// Shared memory with a ring in it.
     Rings,
+    /// Entries of a record, behind its counts.
+    Records,
     /// Requests of the Redis door, behind the length of the pieces in which they come.
     Requests,
     /// All packets of a capture, from BTH to ICRC, each behind its length in two bytes.
@@ -52,6 +54,9 @@ pub fn seeds(target: &Target, folder: &Path) -> Result<Vec<Vec<u8>>> {
     if target.seeds == Seeds::Rings {
         return Ok(crate::rings::seeds());
     }
+    if target.seeds == Seeds::Records {
+        return Ok(crate::record::seeds());
+    }
     if target.seeds == Seeds::Requests {
         return Ok(crate::resp::seeds());
     }
@@ -68,7 +73,12 @@ pub fn seeds(target: &Target, folder: &Path) -> Result<Vec<Vec<u8>>> {
             Seeds::Frames => seeds.extend(frames(&file).map(|frame| [&[0], frame].concat())),
             Seeds::Packets => seeds.extend(frames(&file).filter_map(udp_payload)),
             Seeds::Conversations => seeds.push(conversation(&file)),
-            Seeds::Files | Seeds::Rings | Seeds::Requests | Seeds::Operations | Seeds::Sessions => {}
+            Seeds::Files
+            | Seeds::Records
+            | Seeds::Rings
+            | Seeds::Requests
+            | Seeds::Operations
+            | Seeds::Sessions => {}
         }
     }
     seeds.dedup();

@@ -14,6 +14,7 @@ mod irn;
 mod layers;
 mod ops;
 mod packets;
+mod record;
 mod resp;
 mod rings;
 mod rnic;
@@ -42,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "cm_mad", run: packets::cm_mad, seeds: Seeds::Packets },
     Target { name: "irn_sender", run: irn::sender, seeds: Seeds::Operations },
     Target { name: "irn_receiver", run: irn::receiver, seeds: Seeds::Operations },
+    Target { name: "record", run: record::record, seeds: Seeds::Records },
     Target { name: "rings", run: rings::rings, seeds: Seeds::Rings },
     Target { name: "door", run: door::door, seeds: Seeds::Sessions },
     Target { name: "resp", run: resp::resp, seeds: Seeds::Requests },
