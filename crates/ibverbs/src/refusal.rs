@@ -151,6 +151,7 @@ fn usual_cause(errno: c_int) -> &'static str {
         libc::ENOENT => "there is nothing by that handle or name",
         libc::EPERM => "the object was made before fork() in the parent process, which alone may use it",
         libc::EIO => "the device has failed",
+        libc::ENODEV => "there is no such device, or it was taken out",
         _ => "see the manual page",
     }
 }

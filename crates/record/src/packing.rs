@@ -283,6 +283,7 @@ mod tests {
                 length: 4096,
                 syndrome: Some(Syndrome::Rnr { timer: 31 }),
                 peer: gid,
+                management: Some(CmAttribute::Drep),
             }),
         ];
         for event in events {

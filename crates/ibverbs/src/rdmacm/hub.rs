@@ -271,7 +271,7 @@ fn open_device() -> Result<*mut ibv_context, c_int> {
     let opened = match devices.into_iter().find(is_ours) {
         // SAFETY: the device is of the list.
         Some(device) => verbs::made(unsafe { verbs::ibv_open_device(device) }),
-        None => Err(libc::ENODEV),
+        None => Err(refused(libc::ENODEV, || format!("{name} is not in the list of devices"))),
     };
     // SAFETY: it came from ibv_get_device_list.
     unsafe { verbs::ibv_free_device_list(list) };
