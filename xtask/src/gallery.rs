@@ -147,7 +147,7 @@ fn hash(text: &str) -> u64 {
 #[cfg(test)]
 fn scenarios() -> Vec<String> {
     let entries = fs::read_dir(root().join("examples/scenarios")).expect("a folder").flatten();
-    let name = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = |path: &std::path::Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     entries.map(|entry| name(&entry.path())).collect()
 }
 
