@@ -226,7 +226,7 @@ fn which(trigger: &Trigger) -> String {
     let every = if trigger.every > 1 { format!(", then one in {}", trigger.every) } else { String::new() };
     let times = match trigger.times {
         Times::Count(1) => ", once".to_owned(),
-        Times::Count(times) => format!(", {}", counted(times.into(), "time")),
+        Times::Count(times) => format!(", {}", counted(times, "time")),
         Times::Forever => ", always".to_owned(),
     };
     let chance = match trigger.probability {

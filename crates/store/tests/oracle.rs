@@ -665,7 +665,8 @@ fn commands_have_the_words_keys_and_categories_of_redis() {
         let all = lines(text(theirs.ask(&format!("ACL CAT {category}"))));
         let mut expected: Vec<String> = all.into_iter().filter(|name| names.contains(&&**name)).collect();
         let mut found = lines(text(ours.ask(&format!("ACL CAT {category}"))));
-        (found.sort(), expected.sort());
+        found.sort();
+        expected.sort();
         assert_eq!(found, expected, "{category}; ours is first");
     }
 }

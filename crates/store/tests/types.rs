@@ -93,13 +93,7 @@ fn a_collection_has_a_limit_and_what_goes_beyond_it_changes_nothing() {
                 add.iter().map(|word| if *word == "{}" { &element } else { *word }).collect();
             text(one.command(&words))
         };
-        assert_eq!(
-            [put("1"), put("2")],
-            [
-                if what == "list" { ":1\r\n" } else { ":1\r\n" },
-                if what == "list" { ":2\r\n" } else { ":1\r\n" }
-            ]
-        );
+        assert_eq!([put("1"), put("2")], [":1\r\n", if what == "list" { ":2\r\n" } else { ":1\r\n" }]);
         let said = put("3");
         assert!(said.starts_with(&format!("-ERR a {what} has at most 1048576 bytes")), "{said:.100}");
         assert_eq!(text(other.ask(read)), ":2\r\n");
@@ -172,8 +166,7 @@ fn clients_of_two_nodes_that_push_and_pop_at_one_list_lose_and_double_nothing() 
     let (_cluster, resp) = start();
     let rounds = 40;
     let mut all: Vec<String> = std::thread::scope(|scope| {
-        for client in 0..2 {
-            let address = &resp[client];
+        for (client, address) in resp.iter().take(2).enumerate() {
             scope.spawn(move || {
                 let mut wire = Wire::connect(address);
                 for round in 0..rounds {

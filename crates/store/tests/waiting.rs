@@ -29,7 +29,8 @@ impl Nodes {
             let (one, other) = (free_address(), free_address());
             engine.store().open_resp(&one).expect("the endpoint");
             engine.store().open_metrics(&other).expect("the page");
-            (resp.push(one), metrics.push(other));
+            resp.push(one);
+            metrics.push(other);
         }
         let nodes = Nodes { _cluster: cluster, resp, metrics };
         // The cluster serves, and no change of members is under way.

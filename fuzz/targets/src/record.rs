@@ -153,7 +153,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
 
 /// Entries of any bytes in a record with any counts, cut off anywhere; and the input as a file of its own.
 pub(crate) fn record(input: &[u8]) {
-    drop(Reader::new(Cursor::new(input)).map(|reader| check(reader)));
+    drop(Reader::new(Cursor::new(input)).map(check));
     let Some((head, entries)) = input.split_at_checked(HEAD_BYTES) else { return };
     let mut file = whole().file.clone();
     file[ENTRIES..].fill(0);

@@ -234,8 +234,7 @@ impl Device {
             let _ = writeln!(text, "    {}", qp.words());
         }
         if self.queue_pairs_left_out > 0 {
-            let _ =
-                writeln!(text, "    and {}", counted(self.queue_pairs_left_out as u64, "more queue pair"));
+            let _ = writeln!(text, "    and {}", counted(self.queue_pairs_left_out, "more queue pair"));
         }
     }
 }

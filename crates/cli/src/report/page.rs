@@ -102,8 +102,7 @@ fn write_device(page: &mut String, device: &Device) {
     }
     page.push_str("</table></div>\n");
     if device.queue_pairs_left_out > 0 {
-        let _ =
-            writeln!(page, "<p>And {}.</p>", counted(device.queue_pairs_left_out as u64, "more queue pair"));
+        let _ = writeln!(page, "<p>And {}.</p>", counted(device.queue_pairs_left_out, "more queue pair"));
     }
 }
 

@@ -15,7 +15,7 @@ impl Engine {
         let now = self.now();
         self.gsi_psn = self.gsi_psn.next();
         let packet = gsi_packet(self.gsi_psn, mad);
-        if let Some(record) = &self.record {
+        if let Some(record) = &self.witnesses.record {
             record.management_sent(now, Gid::from_ip(to), &packet);
         }
         let mut taken = self.ways.offer_mad(now, Gid::from_ip(to), &packet);

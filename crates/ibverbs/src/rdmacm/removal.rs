@@ -69,7 +69,7 @@ pub(super) fn tell(world: &mut World, gsi: &Gsi) {
     for (_, c) in bereft {
         if let Some(comm) = world.ids.get_mut(&c).and_then(|id| id.exchange.comm.take()) {
             world.by_comm.remove(&comm);
-            say(gsi.revoke_will(comm.0));
+            say(gsi.revoke_last_message(comm.0));
             world.cm.abandon(comm);
         }
         push(world, c, What::Plain(RDMA_CM_EVENT_DEVICE_REMOVAL), 0);

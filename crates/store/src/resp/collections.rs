@@ -225,8 +225,11 @@ pub(super) fn add_together(sum: &mut usize, bytes: usize) -> Done<()> {
     }
 }
 
+/// Keys, and the words behind them.
+type Numbered<'a> = (&'a [Vec<u8>], &'a [Vec<u8>]);
+
 /// The keys of a command that says first how many there are, and the words behind them.
-pub(super) fn numbered(words: &[Vec<u8>]) -> Done<(&[Vec<u8>], &[Vec<u8>])> {
+pub(super) fn numbered(words: &[Vec<u8>]) -> Done<Numbered<'_>> {
     let numkeys = at_least(1, &words[0], "numkeys should be greater than 0")?;
     match words[1..].split_at_checked(numkeys) {
         Some(split) => Ok(split),

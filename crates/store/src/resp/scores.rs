@@ -188,7 +188,7 @@ pub(super) fn print(score: f64) -> String {
         true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
         false => text.to_string(),
     };
-    if exponent < -4 || exponent >= DIGITS {
+    if !(-4..DIGITS).contains(&exponent) {
         let sign = if exponent < 0 { '-' } else { '+' };
         return format!("{}e{sign}{:02}", trimmed(mantissa), exponent.abs());
     }
@@ -293,7 +293,7 @@ mod tests {
             (-17.0, "-17"),
             (0.1, "0.10000000000000001"),
             (3.5, "3.5"),
-            (3.14, "3.1400000000000001"),
+            (3.15, "3.1499999999999999"),
             (1e15, "1000000000000000"),
             (1e16, "10000000000000000"),
             (1e17, "1e+17"),

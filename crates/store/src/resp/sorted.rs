@@ -177,7 +177,7 @@ impl Conditions {
         if new && old {
             return refuse("XX and NX options at the same time are not compatible");
         }
-        if greater && new || less && new || greater && less {
+        if (greater || less) && new || greater && less {
             return refuse("GT, LT, and/or NX options at the same time are not compatible");
         }
         if self.is_increment && pairs > 1 {

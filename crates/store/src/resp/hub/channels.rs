@@ -327,7 +327,7 @@ mod tests {
         }
         assert!(slow.is_over() && slow.next().is_none() && !quick.is_over());
         assert_eq!(total.bytes()[0], 0);
-        assert!(total.bytes()[1] <= INBOX_BYTES_MAX as usize);
+        assert!(total.bytes()[1] <= INBOX_BYTES_MAX);
         assert_eq!(hub.channels().dropped as usize, rounds + 1);
     }
 

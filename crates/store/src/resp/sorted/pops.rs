@@ -122,7 +122,7 @@ async fn random(transaction: &mut Transaction, words: &Words, room: &mut Room) -
             if upper(option) != "WITHSCORES" {
                 return syntax();
             }
-            if most < -i64::MAX / 2 || most > i64::MAX / 2 {
+            if !(-i64::MAX / 2..=i64::MAX / 2).contains(&most) {
                 return crate::resp::collections::refuse("value is out of range");
             }
             (Some(most), true)
