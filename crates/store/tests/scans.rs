@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::Cluster;
 use common::resp::Wire;
+use common::{Cluster, Ends};
 use highwire_store::{Client, StoreError};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,15 +16,6 @@ const ROUNDS: usize = 12;
 
 fn number(value: &[u8]) -> i64 {
     std::str::from_utf8(value).expect("a number").trim().parse().expect("a number")
-}
-
-/// Ends the writers, also when an assertion fails.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Moves money, in short values and in long ones, and gives a key another name, all in one transaction.

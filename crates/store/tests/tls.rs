@@ -178,7 +178,7 @@ fn a_client_without_tls_is_ended_and_nothing_that_it_says_is_done() {
     let door = nodes.folder.config().doors()[0].clone();
     for address in [&nodes.resp, &nodes.metrics, &door] {
         for said in
-            [&b"SET stolen 1\r\nPING\r\n"[..], b"GET /metrics HTTP/1.1\r\n\r\n", b"hwstore4\0\0\0\x01\x04"]
+            [&b"SET stolen 1\r\nPING\r\n"[..], b"GET /metrics HTTP/1.1\r\n\r\n", b"hwstore5\0\0\0\x01\x04"]
         {
             let mut stream = TcpStream::connect(address).expect("the endpoint");
             stream.set_read_timeout(Some(PATIENCE)).expect("set");

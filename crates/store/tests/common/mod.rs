@@ -11,10 +11,20 @@ use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longer than any step takes, even on a machine whose cores are busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Tells threads to end, also when an assertion fails: they would go on for ever.
+pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
 
 /// A cluster's folder, with its file in it.
 pub(crate) struct Folder(PathBuf);
