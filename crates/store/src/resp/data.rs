@@ -253,8 +253,8 @@ mod tests {
         check("SADD SPOP SUNIONSTORE SSCAN", Family::Sets);
         check("ZADD ZUNION BZPOPMIN BZMPOP", Family::Sorted);
         check("HSET HLEN", Family::Fields);
-        check("GET SET SETNX STRLEN SCAN DEL TYPE KEYS", Family::Keys);
-        check("EXPIRE TTL GETEX", Family::Expiry);
+        check("GET SETNX STRLEN SCAN DEL TYPE KEYS", Family::Keys);
+        check("EXPIRE TTL GETEX SET", Family::Expiry);
         check("GETBIT BITPOS", Family::Bits);
         check("COPY RENAME FLUSHALL", Family::Keyspace);
     }

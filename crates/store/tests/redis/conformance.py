@@ -39,7 +39,8 @@ def strings(a, b):
     a.set("n", 2**63 - 1)
     fails("overflow", lambda: a.incr("n"))
     assert a.exists("s", "s", "none") == 2 and a.delete("s", "none") == 1 and a.exists("s") == 0
-    fails("EX, PX", lambda: a.set("s", "x", ex=10))
+    assert a.set("s", "x", ex=1000) and 0 < b.ttl("s") <= 1000 and b.persist("s") and a.ttl("s") == -1
+    assert b.expire("s", 0) and a.get("s") is None
     fails("at most 1048576", lambda: a.set("s", "x" * (MIB + 1)))
     assert a.get("s") is None
     assert a.ttl("n") == -1 and a.ttl("none") == -2
