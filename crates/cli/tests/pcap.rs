@@ -40,7 +40,7 @@ fn a_wrong_icrc_is_shown_and_fails() {
     let output = with_input(&["pcap", "-"], &capture);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("1 ICRCs are WRONG"), "{text}");
+    assert!(text.contains("1 ICRC is WRONG"), "{text}");
 }
 
 #[test]

@@ -77,8 +77,8 @@ fn every_bell_wakes_its_sleeper_in_every_place() {
 fn every_server_answers() {
     let rows = json(&["bench", "server", "--quick", "--turn-ms", "20", "--json"]);
     let rows = rows.as_array().expect("a list");
-    // Four modes, poll and epoll over each of two links; threads and epoll over TCP.
-    assert_eq!(rows.len(), 2 * 6 + 2, "{rows:?}");
+    // Five modes, poll and epoll over each of two links; threads and epoll over TCP.
+    assert_eq!(rows.len(), 2 * 7 + 2, "{rows:?}");
     assert!(rows.iter().all(|row| row["per_second"].as_f64() > Some(0.0)), "{rows:?}");
 }
 

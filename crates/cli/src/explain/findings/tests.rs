@@ -126,7 +126,7 @@ fn a_refusal_has_the_other_end_s_reason_and_its_consequences_are_none() {
     check(&both, 0, &[head, "the peer refused it: queue pair 0x13 refuses", "does not cover it"]);
     let alone = explain(&[&near]);
     check(&alone, 0, &[head, "the peer with HIGHWIRE_LOG=1 says which"]);
-    assert!(alone.notes.iter().any(|note| note.contains("flushed 1 requests")), "{alone:?}");
+    assert!(alone.notes.iter().any(|note| note.contains("flushed 1 request after")), "{alone:?}");
 }
 
 #[test]
