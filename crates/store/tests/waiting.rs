@@ -62,6 +62,13 @@ impl Nodes {
         wire
     }
 
+    /// What `INFO` says of clients that wait, however many keys each waits for.
+    fn blocked(&self, node: usize) -> u64 {
+        let info = text(self.client(node).ask("INFO clients"));
+        let line = info.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
+        line.unwrap_or_else(|| panic!("{info}")).parse().expect("a number")
+    }
+
     /// No client has found an element without a hint.
     fn check_hints(&self) {
         for node in 0..3 {
@@ -79,6 +86,7 @@ fn an_element_that_is_added_at_any_node_wakes_who_waits() {
     let nodes = Nodes::start();
     for from in 0..3 {
         let mut list = nodes.waiting(0, "BLPOP none queue 0", 2);
+        assert_eq!([nodes.blocked(0), nodes.blocked(1)], [1, 0]);
         assert_eq!(nodes.client(from).ask("RPUSH queue x"), b":1\r\n");
         assert_eq!(text(list.reply()), "*2\r\n$5\r\nqueue\r\n$1\r\nx\r\n");
         // It is served like any other from now on.
@@ -94,6 +102,7 @@ fn an_element_that_is_added_at_any_node_wakes_who_waits() {
         assert_eq!(many.ask("DEL queue"), b":1\r\n");
     }
     until("nobody waits", || (nodes.metric(0, "waiting") == 0).then_some(()));
+    assert_eq!(nodes.blocked(0), 0);
     // One that has just come may find the element with its first look.
     let served = nodes.metric(0, "waits_total{event=\"served\"}");
     assert!((1..=9).contains(&served), "{served}");

@@ -76,6 +76,8 @@ pub(crate) struct Counts {
 
 #[derive(Debug, Default)]
 struct Waiting {
+    /// Clients with places in queues.
+    clients: usize,
     /// By key, and by the order in which they came.
     queues: HashMap<Vec<u8>, BTreeMap<u64, Arc<Notify>>>,
     /// Nodes whose clients wait for a key, and until when that is believed.
@@ -142,6 +144,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut waiting = self.hub.waiting();
+        waiting.clients -= 1;
         for key in &self.keys {
             let Some(queue) = waiting.queues.get_mut(key) else { continue };
             queue.remove(&self.id);
@@ -168,6 +171,7 @@ impl Hub {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let bell = Arc::new(Notify::new());
         let mut waiting = self.waiting();
+        waiting.clients += 1;
         for key in keys {
             waiting.queues.entry(key.clone()).or_default().insert(id, Arc::clone(&bell));
         }
@@ -247,6 +251,11 @@ impl Hub {
     pub(super) fn subscriber(self: &Arc<Hub>, room: Room) -> Inbox {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         Inbox::new(Arc::clone(self), id, room)
+    }
+
+    /// How many clients wait for an element.
+    pub(super) fn clients(&self) -> usize {
+        self.waiting().clients
     }
 
     /// What the page of metrics shows of waiting clients and subscribers.

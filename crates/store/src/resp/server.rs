@@ -336,13 +336,14 @@ async fn info(session: &mut Session) -> Reply {
     let members: Vec<String> = status.members.iter().map(u16::to_string).collect();
     Reply::bulk(format!(
         "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nserver_name:highwire\r\nprocess_id:{}\r\n\
-         # Clients\r\nconnected_clients:{}\r\nmaxclients:{}\r\n\
+         # Clients\r\nconnected_clients:{}\r\nmaxclients:{}\r\nblocked_clients:{}\r\n\
          # Replication\r\nrole:master\r\nconnected_slaves:0\r\n\
          # Highwire\r\nnode:{}\r\nconfiguration:{}\r\nmembers:{}\r\ncopies:{}\r\nserves:{}\r\n\
          committed:{}\r\nconflicts:{}\r\nunknown:{}\r\n",
         status.process,
         session.store.keeper.visits("resp").len(),
         session.store.keeper.limits.connections,
+        session.store.hub.clients(),
         status.node,
         status.configuration,
         members.join(" "),
