@@ -61,6 +61,8 @@ pub(super) fn scenarios() -> Vec<&'static str> {
 /// Plays the chosen ones, and prints what happened.
 pub(super) fn run(built: &Built, only: Option<&str>, log: &Log) -> Result<ExitCode> {
     let mut is_well = true;
+    // What its programs say is kept there, also in a fresh checkout.
+    fs::create_dir_all(target_dir().join("gallery"))?;
     for death in DEATHS.iter().filter(|death| only.is_none_or(|text| death.scenario.contains(text))) {
         println!("{}: highwire fault check examples/scenarios/{}.toml", death.scenario, death.scenario);
         let played = match &death.software {
