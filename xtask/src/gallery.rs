@@ -102,7 +102,7 @@ fn play(played: &Played, runs: u32, built: &Built, log: &Log) -> Result<Vec<Stri
 /// What kinds of rules a scenario has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rules {
-    /// Each time that one of them is carried out there is a line in the log.
+    /// The log has a line for each time that a rule is carried out.
     logs: bool,
     /// There are rules for packets, which are not in the log.
     has_paths: bool,

@@ -82,8 +82,8 @@ impl Line {
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.args).current_dir(&self.dir);
-        // Variables that `cargo xtask` set for this process would pin the toolchain of its commands, and
-        // those of its package make build scripts run again after a build by cargo itself.
+        // Variables that `cargo xtask` set for this process would pin the toolchain of its commands. Its package's
+        // make build scripts run again after a build by cargo itself.
         command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
         std::env::vars_os()
             .map(|(name, _)| name)

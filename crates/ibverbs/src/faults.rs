@@ -191,7 +191,7 @@ pub(crate) fn judge(name: &'static str, object: Option<usize>) -> c_int {
     if let Some(errno) = refusal {
         return refused(errno, || "the scenario refuses this call".to_string());
     }
-    match about.filter(|(index, generation)| is_dead(*index, *generation) && !GOES_ON.contains(&function)) {
+    match about.filter(|(index, generation)| is_dead(*index, *generation) && !goes_on(function)) {
         Some((index, generation))
             if function == "ibv_open_device" && devices::has_left(index, generation) =>
         {
@@ -204,17 +204,10 @@ pub(crate) fn judge(name: &'static str, object: Option<usize>) -> c_int {
 
 /// What a device that has failed does not refuse. What waits for events says so itself, once they are read; memory can be given back; and what
 /// a card's library does without the kernel finds out nothing: requests are taken, and never carried out.
-const GOES_ON: [&str; 9] = [
-    "ibv_get_async_event",
-    "ibv_get_cq_event",
-    "ibv_dereg_mr",
-    "ibv_poll_cq",
-    "ibv_req_notify_cq",
-    "ibv_post_send",
-    "ibv_post_recv",
-    "ibv_post_srq_recv",
-    "ibv_wr_complete",
-];
+fn goes_on(function: &str) -> bool {
+    ["ibv_get_async_event", "ibv_get_cq_event", "ibv_dereg_mr"].contains(&function)
+        || heed::is_of_data_path(function)
+}
 
 /// Whether what is asked of an object is taken and never carried out.
 fn is_in_vain(function: &str, object: usize) -> bool {

@@ -203,7 +203,7 @@ fn a_watched_key_that_expires_has_changed_and_one_that_had_expired_has_not() {
     assert_eq!(exec(wire), "*1\r\n+PONG\r\n");
 }
 
-/// A client shows the versions that it has read. If reading has deleted a key, those of before would conflict for ever.
+/// A client shows the versions that it has read. If reading has deleted a key, the versions before that would conflict for ever.
 #[test]
 fn a_client_that_meets_a_key_that_has_expired_commits() {
     let (cluster, mut wires) = start(1, "f = 0\n");

@@ -14,6 +14,10 @@ const FUNCTIONS: [&str; 6] = [
     "ibv_wr_complete",
 ];
 
+pub(super) fn is_of_data_path(function: &str) -> bool {
+    FUNCTIONS.contains(&function)
+}
+
 /// What the rules are about. It only grows: rules come while a scenario is played, and none goes.
 #[derive(Default)]
 pub(super) struct Heed {

@@ -233,7 +233,7 @@ mod tests {
             .iter()
             .for_each(|line| check(line, admin));
         // Every command on data is of a role, and those that write are not of the first one.
-        for (name, ..) in data::NAMES {
+        for (name, _) in data::NAMES {
             check(name, if data::only_reads(name) { read } else { write });
         }
     }

@@ -7,9 +7,6 @@ use crate::rows::{Kind, VALUE_BYTES_MAX};
 use crate::session::Stop;
 use crate::transaction::Transaction;
 
-pub(super) const NAMES: &[&str] =
-    &["BITCOUNT", "BITPOS", "GETBIT", "GETRANGE", "SETBIT", "SETRANGE", "SUBSTR"];
-
 fn syntax_error() -> Reply {
     Reply::error("ERR syntax error")
 }

@@ -70,6 +70,12 @@ impl Command {
         self.keys == [1, 1, 1]
     }
 
+    /// Whether it may have so many words.
+    pub(super) fn fits(&self, words: usize) -> bool {
+        let least = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 { words >= least } else { words == least }
+    }
+
     /// What `COMMAND INFO` says.
     pub(super) fn info(&self) -> Reply {
         let words = |text: &str, mark: &str| {
@@ -335,6 +341,7 @@ const ALL: &[Row] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resp::waiting;
 
     #[test]
     fn commands_are_in_the_order_of_their_names_and_of_known_categories() {
@@ -345,14 +352,22 @@ mod tests {
 
     /// What is only read is for users with the role `read`, so a command that writes must not pass for one that reads.
     #[test]
-    fn every_command_has_its_words_and_its_role_as_in_redis() {
+    fn every_command_has_its_place_and_its_role_as_in_redis() {
+        use data::Family;
         assert!(data::NAMES.is_sorted_by(|one, other| one.0 < other.0));
-        for &(name, least, most) in data::NAMES {
+        for &(name, family) in data::NAMES {
             let command = find(name).unwrap_or_else(|| panic!("{name} is no command of Redis"));
-            assert_eq!(command.arity.unsigned_abs() as usize, least, "{name}");
-            assert_eq!(most == 0, command.arity < 0, "{name}");
             assert_eq!(command.is("write"), !data::only_reads(name), "{name}");
-            assert!(!command.has_one_key() || least >= 2, "{name}");
+            assert!(!command.has_one_key() || command.arity.abs() >= 2, "{name}");
+            assert_eq!(command.is("blocking"), waiting::waits(name), "{name}");
+            for (category, of) in [
+                ("list", Family::Lists),
+                ("set", Family::Sets),
+                ("sortedset", Family::Sorted),
+                ("hash", Family::Fields),
+            ] {
+                assert_eq!(command.is(category), family == of, "{name}");
+            }
         }
         for name in server::NAMES {
             let command = find(name.0).unwrap_or_else(|| panic!("{} is no command of Redis", name.0));

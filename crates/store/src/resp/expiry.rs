@@ -7,22 +7,6 @@ use crate::rows::{Expiry, Kind};
 use crate::session::Stop;
 use crate::transaction::Transaction;
 
-pub(super) const NAMES: &[&str] = &[
-    "EXPIRE",
-    "EXPIREAT",
-    "EXPIRETIME",
-    "GETEX",
-    "PERSIST",
-    "PEXPIRE",
-    "PEXPIREAT",
-    "PEXPIRETIME",
-    "PSETEX",
-    "PTTL",
-    "SET",
-    "SETEX",
-    "TTL",
-];
-
 /// How a command writes a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {

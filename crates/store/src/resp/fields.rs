@@ -227,7 +227,7 @@ async fn random(
     words: &Words,
     room: &mut Room,
 ) -> Result<Reply, Stop> {
-    let below = |count: usize| (transaction.random() % count as u64) as usize;
+    let below = |count| transaction.random_below(count);
     if words.len() == 2 {
         let at = fields.len().checked_sub(1).map(|last| below(last + 1));
         return Ok(at.map_or(Reply::Nil, |at| Reply::Bulk(fields.swap_remove(at).0)));

@@ -9,9 +9,6 @@ use crate::rows::Kind;
 use crate::session::{Local, Stop};
 use crate::transaction::Transaction;
 
-pub(super) const NAMES: &[&str] =
-    &["COPY", "FLUSHALL", "FLUSHDB", "OBJECT", "RANDOMKEY", "RENAME", "RENAMENX", "TOUCH"];
-
 /// The most keys that one transaction deletes.
 const FLUSH_KEYS: usize = 8192;
 
@@ -103,7 +100,7 @@ async fn random_key(transaction: &mut Transaction) -> Result<Reply, Stop> {
     if found.is_empty() {
         return Ok(Reply::Nil);
     }
-    let at = transaction.random() as usize % found.len();
+    let at = transaction.random_below(found.len());
     Ok(Reply::Bulk(found.swap_remove(at).key))
 }
 

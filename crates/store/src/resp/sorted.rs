@@ -1,4 +1,4 @@
-//! Sorted sets of the Redis endpoint. Members lie in the order of their scores, and those of one score in the order of their bytes.
+//! Sorted sets of the Redis endpoint. Members lie in the order of their scores, members with equal scores in the order of their bytes.
 
 mod pops;
 mod ranges;

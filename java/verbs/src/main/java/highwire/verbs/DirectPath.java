@@ -7,7 +7,7 @@ import java.net.InetSocketAddress;
 /**
  * Requests that the posting thread carries out itself, between queue pairs of one engine.
  *
- * <p>The checks are those of the responder, on the tables that the engine publishes. Any objection to a request sends it through the engine, whose
+ * <p>It checks what a responder checks, on the tables that the engine publishes. Any objection to a request sends it through the engine, whose
  * verdict counts.
  */
 final class DirectPath {
