@@ -2,6 +2,7 @@
 //!
 //! A number is `mantissa * 2^exponent`. Each step is exact in integers of any length, and is then rounded once, to even.
 
+use num_bigint::BigUint;
 use std::cmp::Ordering;
 
 /// The longest text of a number.
@@ -54,18 +55,16 @@ impl Number {
         if whole.len() + fraction.len() == 0 || !is_number(whole) || !is_number(fraction) {
             return None;
         }
-        let mut number = Natural::default();
-        whole.iter().chain(fraction).for_each(|digit| number.times_plus(10, u32::from(digit - b'0')));
-        if number.is_zero() {
+        let number = BigUint::parse_bytes(&[whole, fraction].concat(), 10)?;
+        if number == BigUint::ZERO {
             return Some(Number::Finite(Decimal { is_negative, ..Decimal::default() }));
         }
         let power = power.saturating_sub(fraction.len() as i64);
         if power.abs() > POWER_MAX + TEXT_BYTES_MAX as i64 {
             return None;
         }
-        let mut divisor = Natural::from(1);
-        let scaled = if power < 0 { &mut divisor } else { &mut number };
-        (0..power.unsigned_abs()).for_each(|_| scaled.times_plus(10, 0));
+        let scale = BigUint::from(10u8).pow(power.unsigned_abs() as u32);
+        let (number, divisor) = if power < 0 { (number, scale) } else { (number * scale, 1u8.into()) };
         let found = Decimal::of(is_negative, &number, &divisor, 0);
         found.is_normal().then_some(Number::Finite(found))
     }
@@ -89,14 +88,13 @@ fn hexadecimal(is_negative: bool, text: &[u8]) -> Option<Number> {
     if whole.len() + fraction.len() == 0 {
         return None;
     }
-    let mut number = Natural::default();
-    for &digit in whole.iter().chain(fraction) {
-        number.times_plus(16, char::from(digit).to_digit(16)?);
-    }
-    if number.is_zero() {
+    let digits = [whole, fraction].concat();
+    // The library takes `_` between digits.
+    let number = BigUint::parse_bytes(&digits, 16).filter(|_| digits.iter().all(u8::is_ascii_hexdigit))?;
+    if number == BigUint::ZERO {
         return Some(Number::Finite(Decimal { is_negative, ..Decimal::default() }));
     }
-    let found = Decimal::of(is_negative, &number, &Natural::from(1), power - 4 * fraction.len() as i64);
+    let found = Decimal::of(is_negative, &number, &1u8.into(), power - 4 * fraction.len() as i64);
     found.is_normal().then_some(Number::Finite(found))
 }
 
@@ -116,32 +114,34 @@ fn exponent(text: &[u8]) -> Option<i64> {
 
 impl Decimal {
     /// `number / divisor * 2^shift`, rounded. Neither is 0.
-    fn of(is_negative: bool, number: &Natural, divisor: &Natural, shift: i64) -> Decimal {
-        let mut exponent = number.bits() - divisor.bits() - MANTISSA_BITS;
-        loop {
-            let (mut over, mut under) = (number.clone(), divisor.clone());
-            let scaled = if exponent < 0 { &mut over } else { &mut under };
-            scaled.shift_left(exponent.unsigned_abs());
-            // The quotient has 64 or 65 bits.
-            let (quotient, rest) = over.divided(&under);
-            if quotient >> MANTISSA_BITS != 0 {
-                exponent += 1;
-                continue;
-            }
-            let mut twice = rest;
-            twice.shift_left(1);
-            let is_up = match twice.cmp(&under) {
-                Ordering::Less => false,
-                Ordering::Equal => quotient & 1 == 1,
-                Ordering::Greater => true,
+    fn of(is_negative: bool, number: &BigUint, divisor: &BigUint, shift: i64) -> Decimal {
+        // The quotient has 64 or 65 bits.
+        let exponent = number.bits() as i64 - divisor.bits() as i64 - MANTISSA_BITS;
+        let quotient_and_rest = |exponent: i64| {
+            let scale = exponent.unsigned_abs();
+            let (over, under) = if exponent < 0 {
+                (number << scale, divisor.clone())
+            } else {
+                (number.clone(), divisor << scale)
             };
-            let rounded = quotient + u128::from(is_up);
-            let (mantissa, exponent) = match u64::try_from(rounded) {
-                Ok(mantissa) => (mantissa, exponent),
-                Err(_) => (1 << 63, exponent + 1),
-            };
-            return Decimal { is_negative, mantissa, exponent: exponent + shift };
-        }
+            (&over / &under, (&over % &under) << 1u8, under)
+        };
+        let first = quotient_and_rest(exponent);
+        let (exponent, (quotient, twice_the_rest, under)) = match first.0.bits() as i64 > MANTISSA_BITS {
+            true => (exponent + 1, quotient_and_rest(exponent + 1)),
+            false => (exponent, first),
+        };
+        let is_up = match twice_the_rest.cmp(&under) {
+            Ordering::Less => false,
+            Ordering::Equal => quotient.bit(0),
+            Ordering::Greater => true,
+        };
+        let rounded = quotient + u8::from(is_up);
+        let (mantissa, exponent) = match u64::try_from(rounded) {
+            Ok(mantissa) => (mantissa, exponent),
+            Err(_) => (1 << 63, exponent + 1),
+        };
+        Decimal { is_negative, mantissa, exponent: exponent + shift }
     }
 
     /// Whether it is neither too large nor too small for its precision.
@@ -154,41 +154,26 @@ impl Decimal {
             return if self.mantissa == 0 { other } else { self };
         }
         let least = self.exponent.min(other.exponent);
-        let whole = |number: Decimal| {
-            let mut whole = Natural::from(number.mantissa);
-            whole.shift_left((number.exponent - least).unsigned_abs());
-            whole
-        };
-        let (mut one, mut two) = (whole(self), whole(other));
-        let is_negative = match one.cmp(&two) {
-            _ if self.is_negative == other.is_negative => {
-                one.add(&two);
-                self.is_negative
-            }
+        let whole =
+            |number: Decimal| BigUint::from(number.mantissa) << (number.exponent - least).unsigned_abs();
+        let (one, two) = (whole(self), whole(other));
+        let (is_negative, sum) = match one.cmp(&two) {
+            _ if self.is_negative == other.is_negative => (self.is_negative, one + two),
             Ordering::Equal => return Decimal::default(),
-            Ordering::Greater => {
-                one.subtract(&two);
-                self.is_negative
-            }
-            Ordering::Less => {
-                two.subtract(&one);
-                one = two;
-                other.is_negative
-            }
+            Ordering::Greater => (self.is_negative, one - two),
+            Ordering::Less => (other.is_negative, two - one),
         };
-        Decimal::of(is_negative, &one, &Natural::from(1), least)
+        Decimal::of(is_negative, &sum, &1u8.into(), least)
     }
 
     /// Its text, without zeros that it could do without.
     pub(super) fn text(self) -> String {
-        let mut number = Natural::from(self.mantissa);
-        (0..PLACES).for_each(|_| number.times_plus(10, 0));
-        match self.exponent {
-            0.. => number.shift_left(self.exponent.unsigned_abs()),
-            _ => number.shift_right_rounded(self.exponent.unsigned_abs()),
-        }
-        let digits = number.digits();
-        let digits = format!("{digits:0>width$}", width = PLACES as usize + 1);
+        let number = BigUint::from(self.mantissa) * BigUint::from(10u8).pow(PLACES);
+        let number = match self.exponent {
+            0.. => number << self.exponent.unsigned_abs(),
+            _ => rounded(number, self.exponent.unsigned_abs()),
+        };
+        let digits = format!("{number:0>width$}", width = PLACES as usize + 1);
         let (whole, fraction) = digits.split_at(digits.len() - PLACES as usize);
         let fraction = fraction.trim_end_matches('0');
         let point = if fraction.is_empty() { "" } else { "." };
@@ -197,140 +182,11 @@ impl Decimal {
     }
 }
 
-/// A whole number of any length, its lowest part first, without zeros at its end.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Natural(Vec<u32>);
-
-impl From<u64> for Natural {
-    fn from(number: u64) -> Natural {
-        let mut natural = Natural(vec![number as u32, (number >> 32) as u32]);
-        natural.trim();
-        natural
-    }
-}
-
-impl PartialOrd for Natural {
-    fn partial_cmp(&self, other: &Natural) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Natural {
-    fn cmp(&self, other: &Natural) -> Ordering {
-        let by_length = self.0.len().cmp(&other.0.len());
-        by_length.then_with(|| self.0.iter().rev().cmp(other.0.iter().rev()))
-    }
-}
-
-impl Natural {
-    fn trim(&mut self) {
-        while self.0.last() == Some(&0) {
-            self.0.pop();
-        }
-    }
-
-    fn is_zero(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn bits(&self) -> i64 {
-        self.0.last().map_or(0, |last| self.0.len() as i64 * 32 - i64::from(last.leading_zeros()))
-    }
-
-    fn times_plus(&mut self, factor: u32, carry: u32) {
-        let mut carry = u64::from(carry);
-        for part in &mut self.0 {
-            let product = u64::from(*part) * u64::from(factor) + carry;
-            (*part, carry) = (product as u32, product >> 32);
-        }
-        if carry > 0 {
-            self.0.push(carry as u32);
-        }
-    }
-
-    fn shift_left(&mut self, bits: u64) {
-        if self.is_zero() {
-            return;
-        }
-        let (parts, bits) = ((bits / 32) as usize, bits % 32);
-        self.times_plus(1 << bits, 0);
-        self.0.splice(0..0, std::iter::repeat_n(0, parts));
-    }
-
-    /// Rounds to the nearest, to even if there are two.
-    fn shift_right_rounded(&mut self, bits: u64) {
-        let bit = |number: &Natural, at: u64| {
-            number.0.get((at / 32) as usize).is_some_and(|part| part >> (at % 32) & 1 == 1)
-        };
-        let (half, is_odd) = (bit(self, bits - 1), bit(self, bits));
-        let has_more = (0..bits - 1).any(|at| bit(self, at));
-        let parts = ((bits / 32) as usize).min(self.0.len());
-        self.0.drain(..parts);
-        let mut carry = 0;
-        for part in self.0.iter_mut().rev() {
-            let both = u64::from(carry) << 32 | u64::from(*part);
-            carry = *part & ((1u64 << (bits % 32)) - 1) as u32;
-            *part = (both >> (bits % 32)) as u32;
-        }
-        self.trim();
-        if half && (has_more || is_odd) {
-            self.add(&Natural::from(1));
-        }
-    }
-
-    fn add(&mut self, other: &Natural) {
-        let length = self.0.len().max(other.0.len()) + 1;
-        self.0.resize(length, 0);
-        let mut carry = 0;
-        for (at, part) in self.0.iter_mut().enumerate() {
-            let sum = u64::from(*part) + u64::from(other.0.get(at).copied().unwrap_or(0)) + carry;
-            (*part, carry) = (sum as u32, sum >> 32);
-        }
-        self.trim();
-    }
-
-    /// Takes a number away that is not greater.
-    fn subtract(&mut self, other: &Natural) {
-        let mut borrow = 0;
-        for (at, part) in self.0.iter_mut().enumerate() {
-            let taken = i64::from(other.0.get(at).copied().unwrap_or(0)) + borrow;
-            let left = i64::from(*part) - taken;
-            borrow = i64::from(left < 0);
-            *part = left as u32;
-        }
-        self.trim();
-    }
-
-    /// The quotient, which has few bits, and the rest.
-    fn divided(mut self, by: &Natural) -> (u128, Natural) {
-        let mut quotient = 0;
-        for bit in (0..=(self.bits() - by.bits()).max(0) as u64).rev() {
-            let mut part = by.clone();
-            part.shift_left(bit);
-            if self >= part {
-                self.subtract(&part);
-                quotient |= 1 << bit;
-            }
-        }
-        (quotient, self)
-    }
-
-    fn digits(mut self) -> String {
-        const BASE: u64 = 1_000_000_000;
-        let mut groups = Vec::new();
-        while !self.is_zero() {
-            let mut rest = 0;
-            for part in self.0.iter_mut().rev() {
-                let both = rest << 32 | u64::from(*part);
-                (*part, rest) = ((both / BASE) as u32, both % BASE);
-            }
-            self.trim();
-            groups.push(rest);
-        }
-        let Some(first) = groups.pop() else { return "0".into() };
-        let rest = groups.iter().rev().map(|group| format!("{group:09}"));
-        std::iter::once(first.to_string()).chain(rest).collect()
-    }
+/// `number / 2^bits`, rounded to the nearest, to even if there are two.
+fn rounded(number: BigUint, bits: u64) -> BigUint {
+    let (half, is_odd) = (number.bit(bits - 1), number.bit(bits));
+    let has_more = number.trailing_zeros().is_some_and(|zeros| zeros < bits - 1);
+    (number >> bits) + u8::from(half && (has_more || is_odd))
 }
 
 #[cfg(test)]
