@@ -7,16 +7,6 @@
 //! What a client makes this door hold is bounded: requests, commands queued since MULTI, watched keys, and answers that it does not
 //! read. Commands are carried out some at a time, and their replies are written before the next are taken up.
 
-/// Goes on with the string at a key, or returns the error.
-macro_rules! string {
-    ($transaction:expr, $key:expr) => {
-        match $crate::resp::keys::string($transaction, $key).await? {
-            Ok(value) => value,
-            Err(reply) => return Ok(reply),
-        }
-    };
-}
-
 mod acl;
 mod bits;
 mod client;
@@ -34,6 +24,7 @@ mod keys;
 mod keyspace;
 mod lcs;
 mod lists;
+mod outcome;
 mod parse;
 mod pubsub;
 mod reply;

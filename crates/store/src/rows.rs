@@ -73,7 +73,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 5] = [Kind::Bytes, Kind::Fields, Kind::List, Kind::Set, Kind::Sorted];
+    pub(crate) const ALL: [Kind; 5] = [Kind::Bytes, Kind::Fields, Kind::List, Kind::Set, Kind::Sorted];
 
     /// `None`: a kind of a later version of this program.
     fn of(byte: u8) -> Option<Kind> {

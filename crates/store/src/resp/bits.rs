@@ -1,25 +1,11 @@
 //! Commands on parts of strings: their bytes and their bits.
 
-use super::keys::{integer, not_an_integer};
+use super::keys::{integer, string};
+use super::outcome::{Done, refuse, syntax, whole};
 use super::reply::Reply;
 use super::{TABLE, Words, upper};
 use crate::rows::{Kind, VALUE_BYTES_MAX};
-use crate::session::Stop;
 use crate::transaction::Transaction;
-
-fn syntax_error() -> Reply {
-    Reply::error("ERR syntax error")
-}
-
-/// Goes on with a number, or returns the error.
-macro_rules! number {
-    ($word:expr) => {
-        match integer($word) {
-            Some(number) => number,
-            None => return Ok(not_an_integer()),
-        }
-    };
-}
 
 /// The part from one place to another, both in it; places below 0 count from the end. `None`: it is empty.
 fn part(length: usize, from: i64, to: i64) -> Option<(usize, usize)> {
@@ -32,12 +18,12 @@ fn part(length: usize, from: i64, to: i64) -> Option<(usize, usize)> {
     (from <= to).then_some((from as usize, to as usize))
 }
 
-pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Words) -> Result<Reply, Stop> {
+pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Words) -> Done {
     let key = &words[1];
     Ok(match name {
         "GETRANGE" | "SUBSTR" => {
-            let (from, to) = (number!(&words[2]), number!(&words[3]));
-            let value = string!(transaction, key).unwrap_or_default();
+            let (from, to) = (whole(&words[2])?, whole(&words[3])?);
+            let value = string(transaction, key).await?.unwrap_or_default();
             Reply::Bulk(
                 part(value.len(), from, to).map_or(Vec::new(), |(from, to)| value[from..=to].to_vec()),
             )
@@ -46,22 +32,22 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
         "SETBIT" => return set_bit(transaction, words).await,
         "GETBIT" => {
             let Some(at) = bit_offset(&words[2]) else { return Ok(no_offset()) };
-            let value = string!(transaction, key).unwrap_or_default();
+            let value = string(transaction, key).await?.unwrap_or_default();
             Reply::Integer(i64::from(value.get(at / 8).is_some_and(|byte| byte & (0x80 >> (at % 8)) != 0)))
         }
         "BITCOUNT" => {
-            let Some(value) = string!(transaction, key) else { return Ok(Reply::Integer(0)) };
+            let Some(value) = string(transaction, key).await? else { return Ok(Reply::Integer(0)) };
             let bits = match words.len() {
                 2 => Some((0, value.len() * 8)),
                 4 | 5 => {
-                    let (from, to) = (number!(&words[2]), number!(&words[3]));
+                    let (from, to) = (whole(&words[2])?, whole(&words[3])?);
                     if from < 0 && to < 0 && from > to {
                         return Ok(Reply::Integer(0));
                     }
-                    let Some(unit) = unit(words.get(4)) else { return Ok(syntax_error()) };
+                    let Some(unit) = unit(words.get(4)) else { return syntax() };
                     part(value.len() * 8 / unit, from, to).map(|(from, to)| (from * unit, (to + 1) * unit))
                 }
-                _ => return Ok(syntax_error()),
+                _ => return syntax(),
             };
             Reply::Integer(bits.map_or(0, |(from, to)| ones(&value, from, to)))
         }
@@ -89,24 +75,24 @@ fn ones(bytes: &[u8], from: usize, to: usize) -> i64 {
     (first..last).map(|at| i64::from(masked(at).count_ones())).sum()
 }
 
-async fn find_bit(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop> {
-    let bit = number!(&words[2]);
+async fn find_bit(transaction: &mut Transaction, words: &Words) -> Done {
+    let bit = whole(&words[2])?;
     if !(0..=1).contains(&bit) {
-        return Ok(Reply::error("ERR The bit argument must be 1 or 0."));
+        return refuse("The bit argument must be 1 or 0.");
     }
-    let Some(value) = string!(transaction, &words[1]) else {
+    let Some(value) = string(transaction, &words[1]).await? else {
         return Ok(Reply::Integer(if bit == 1 { -1 } else { 0 }));
     };
     if words.len() > 6 {
-        return Ok(syntax_error());
+        return syntax();
     }
     let from = match words.get(3) {
-        Some(word) => number!(word),
+        Some(word) => whole(word)?,
         None => 0,
     };
-    let Some(unit) = unit(words.get(5)) else { return Ok(syntax_error()) };
+    let Some(unit) = unit(words.get(5)) else { return syntax() };
     let to = match words.get(4) {
-        Some(word) => number!(word),
+        Some(word) => whole(word)?,
         None => -1,
     };
     // Unlike other ranges this one is not empty only because its ends are in the wrong order before the first byte.
@@ -152,13 +138,13 @@ fn bit_offset(word: &[u8]) -> Option<usize> {
     (at / 8 < VALUE_BYTES_MAX).then_some(at)
 }
 
-async fn set_bit(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop> {
+async fn set_bit(transaction: &mut Transaction, words: &Words) -> Done {
     let Some(at) = bit_offset(&words[2]) else { return Ok(no_offset()) };
     let bit = match integer(&words[3]) {
         Some(bit @ 0..=1) => bit == 1,
-        _ => return Ok(Reply::error("ERR bit is not an integer or out of range")),
+        _ => return refuse("bit is not an integer or out of range"),
     };
-    let mut value = string!(transaction, &words[1]).unwrap_or_default();
+    let mut value = string(transaction, &words[1]).await?.unwrap_or_default();
     if value.len() <= at / 8 {
         value.resize(at / 8 + 1, 0);
     }
@@ -169,19 +155,19 @@ async fn set_bit(transaction: &mut Transaction, words: &Words) -> Result<Reply, 
     Ok(Reply::Integer(i64::from(old)))
 }
 
-async fn set_range(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop> {
-    let at = number!(&words[2]);
+async fn set_range(transaction: &mut Transaction, words: &Words) -> Done {
+    let at = whole(&words[2])?;
     if at < 0 {
-        return Ok(Reply::error("ERR offset is out of range"));
+        return refuse("offset is out of range");
     }
     let new = &words[3];
-    let mut value = string!(transaction, &words[1]).unwrap_or_default();
+    let mut value = string(transaction, &words[1]).await?.unwrap_or_default();
     if new.is_empty() {
         return Ok(Reply::Integer(value.len() as i64));
     }
     let end = usize::try_from(at).unwrap_or(usize::MAX).saturating_add(new.len());
     if end > VALUE_BYTES_MAX {
-        return Ok(Reply::error("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
+        return refuse("string exceeds maximum allowed size (proto-max-bulk-len)");
     }
     if value.len() < end {
         value.resize(end, 0);

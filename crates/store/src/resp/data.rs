@@ -1,5 +1,6 @@
 //! Commands on data: their names, and who carries them out.
 
+use super::outcome::settle;
 use super::reply::Reply;
 use super::{Words, bits, commands, expiry, fields, keys, keyspace, lcs, lists, sets, sorted, upper};
 use crate::door::Room;
@@ -133,7 +134,7 @@ pub(super) const NAMES: &[(&str, Family)] = &[
     ("SUBSTR", Bits),
     ("SUNION", Sets),
     ("SUNIONSTORE", Sets),
-    ("TOUCH", Keyspace),
+    ("TOUCH", Keys),
     ("TTL", Expiry),
     ("TYPE", Keys),
     ("UNLINK", Keys),
@@ -213,7 +214,7 @@ pub(super) async fn apply(
     room: &mut Room,
 ) -> Result<Reply, Stop> {
     let name = upper(&words[0]);
-    match family(&name).unwrap_or(Keys) {
+    settle(match family(&name).unwrap_or(Keys) {
         Expiry => expiry::apply(transaction, &name, words).await,
         Bits => bits::apply(transaction, &name, words).await,
         Keyspace => keyspace::apply(transaction, &name, words).await,
@@ -223,5 +224,5 @@ pub(super) async fn apply(
         Sets => sets::apply(transaction, &name, words, room).await,
         Sorted => sorted::apply(transaction, &name, words, room).await,
         Keys => keys::apply(transaction, &name, words, room).await,
-    }
+    })
 }

@@ -1,10 +1,10 @@
 //! When keys expire: `EXPIRE` and its like, and the options of `SET` and `GETEX`.
 
-use super::keys::{integer, not_an_integer, or_nil};
+use super::keys::{integer, not_an_integer, or_nil, string};
+use super::outcome::{Done, syntax};
 use super::reply::Reply;
 use super::{TABLE, Words, upper};
 use crate::rows::{Expiry, Kind};
-use crate::session::Stop;
 use crate::transaction::Transaction;
 
 /// How a command writes a time.
@@ -43,7 +43,7 @@ impl Form {
     }
 }
 
-pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Words) -> Result<Reply, Stop> {
+pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Words) -> Done {
     let key = &words[1];
     Ok(match name {
         "EXPIRE" => return expire(transaction, name, EX, words).await,
@@ -70,10 +70,7 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
         }
         "SETEX" | "PSETEX" => {
             let form = if name == "SETEX" { EX } else { PX };
-            let time = match form.parse_positive(&words[2], transaction.now_ms(), name) {
-                Ok(time) => time,
-                Err(reply) => return Ok(reply),
-            };
+            let time = form.parse_positive(&words[2], transaction.now_ms(), name)?;
             transaction.put_until(TABLE, key, Kind::Bytes, &words[3], Some(time)).await?;
             Reply::OK
         }
@@ -127,14 +124,10 @@ impl Condition {
     }
 }
 
-async fn expire(transaction: &mut Transaction, name: &str, form: Form, words: &Words) -> Result<Reply, Stop> {
+async fn expire(transaction: &mut Transaction, name: &str, form: Form, words: &Words) -> Done {
     let now_ms = transaction.now_ms();
-    let asked = Condition::parse(&words[3..])
-        .and_then(|condition| Ok((condition, form.parse(&words[2], now_ms, name)?)));
-    let (condition, time) = match asked {
-        Ok(asked) => asked,
-        Err(reply) => return Ok(reply),
-    };
+    let condition = Condition::parse(&words[3..])?;
+    let time = form.parse(&words[2], now_ms, name)?;
     let Some(old) = transaction.expiry(TABLE, &words[1]).await? else { return Ok(Reply::Integer(0)) };
     if !condition.allows(old, time) {
         return Ok(Reply::Integer(0));
@@ -202,15 +195,10 @@ impl Options<'_> {
     }
 }
 
-async fn set(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop> {
+async fn set(transaction: &mut Transaction, words: &Words) -> Done {
     let (key, value) = (&words[1], &words[2]);
-    let Some(options) = Options::parse(&words[3..], true) else {
-        return Ok(Reply::error("ERR syntax error"));
-    };
-    let expires = match options.expires(transaction.now_ms(), "set") {
-        Ok(expires) => expires,
-        Err(reply) => return Ok(reply),
-    };
+    let Some(options) = Options::parse(&words[3..], true) else { return syntax() };
+    let expires = options.expires(transaction.now_ms(), "set")?;
     let found = transaction.measure(TABLE, key).await?;
     if options.wants_old && found.is_some_and(|(kind, _)| kind != Kind::Bytes) {
         return Ok(Reply::error(Reply::WRONG_TYPE));
@@ -230,17 +218,14 @@ async fn set(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop
     })
 }
 
-async fn get_and_expire(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop> {
+async fn get_and_expire(transaction: &mut Transaction, words: &Words) -> Done {
     let key = &words[1];
-    let Some(options) = Options::parse(&words[2..], false) else {
-        return Ok(Reply::error("ERR syntax error"));
-    };
-    let Some(value) = string!(transaction, key) else { return Ok(Reply::Nil) };
-    match options.expires(transaction.now_ms(), "getex") {
-        Ok(Some(time)) => transaction.set_expiry(TABLE, key, Some(time)).await?,
-        Ok(None) if options.drops_time => transaction.set_expiry(TABLE, key, None).await?,
-        Ok(None) => {}
-        Err(reply) => return Ok(reply),
+    let Some(options) = Options::parse(&words[2..], false) else { return syntax() };
+    let Some(value) = string(transaction, key).await? else { return Ok(Reply::Nil) };
+    match options.expires(transaction.now_ms(), "getex")? {
+        Some(time) => transaction.set_expiry(TABLE, key, Some(time)).await?,
+        None if options.drops_time => transaction.set_expiry(TABLE, key, None).await?,
+        None => {}
     }
     Ok(Reply::Bulk(value))
 }

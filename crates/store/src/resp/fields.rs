@@ -3,6 +3,7 @@
 
 use super::decimal::Number;
 use super::keys::{integer, not_a_float, not_an_integer, or_nil, sum, sum_of_floats, take};
+use super::outcome::{Done, refuse};
 use super::reply::Reply;
 use super::{TABLE, Words, glob, scans, upper};
 use crate::door::Room;
@@ -65,12 +66,7 @@ fn to_bytes(fields: &Fields) -> Option<Vec<u8>> {
 }
 
 /// Carries out the command on the hash at its key.
-pub(super) async fn apply(
-    transaction: &mut Transaction,
-    name: &str,
-    words: &Words,
-    room: &mut Room,
-) -> Result<Reply, Stop> {
+pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Words, room: &mut Room) -> Done {
     let key = &words[1];
     // What is wrong with the command comes before what is wrong with the key.
     match name {
@@ -80,18 +76,14 @@ pub(super) async fn apply(
         "HINCRBY" if integer(&words[3]).is_none() => return Ok(not_an_integer()),
         "HINCRBYFLOAT" => match Number::parse(&words[3]) {
             None => return Ok(not_a_float()),
-            Some(Number::Infinite) => return Ok(Reply::error("ERR value is NaN or Infinity")),
+            Some(Number::Infinite) => return refuse("value is NaN or Infinity"),
             Some(Number::Finite(_)) => {}
         },
         "HSCAN" => {
-            if let Err(reply) = scans::cursor_number(&words[2]) {
-                return Ok(reply);
-            }
+            scans::cursor_number(&words[2])?;
         }
         "HRANDFIELD" if words.len() > 2 => {
-            if let Err(reply) = parse_random(words) {
-                return Ok(reply);
-            }
+            parse_random(words)?;
         }
         _ => {}
     }
@@ -99,7 +91,7 @@ pub(super) async fn apply(
         None => Fields::new(),
         Some((Kind::Fields, bytes)) => match parse(&bytes) {
             Some(fields) => fields,
-            None => return Ok(Reply::error("ERR the hash is damaged")),
+            None => return refuse("the hash is damaged"),
         },
         Some(_) => return Ok(Reply::error(Reply::WRONG_TYPE)),
     };
@@ -144,24 +136,18 @@ pub(super) async fn apply(
         "HINCRBY" => {
             let there = value_of(&fields, &words[2]);
             let there = there.map_or(Some(0), |value| integer(&value));
-            let Some(there) = there else { return Ok(Reply::error("ERR hash value is not an integer")) };
+            let Some(there) = there else { return refuse("hash value is not an integer") };
             let Some(by) = integer(&words[3]) else { return Ok(not_an_integer()) };
-            let sum = match sum(there, by) {
-                Ok(sum) => sum,
-                Err(reply) => return Ok(reply),
-            };
+            let sum = sum(there, by)?;
             set(&mut fields, &words[2], sum.to_string().as_bytes());
             return store(transaction, key, &fields, Reply::Integer(sum)).await;
         }
         "HINCRBYFLOAT" => {
             let there = value_of(&fields, &words[2]);
             let Some(there) = Number::parse(there.as_deref().unwrap_or(b"0")) else {
-                return Ok(Reply::error("ERR hash value is not a float"));
+                return refuse("hash value is not a float");
             };
-            let sum = match sum_of_floats(there, &words[3]) {
-                Ok(sum) => sum,
-                Err(reply) => return Ok(reply),
-            };
+            let sum = sum_of_floats(there, &words[3])?;
             set(&mut fields, &words[2], sum.as_bytes());
             return store(transaction, key, &fields, Reply::bulk(sum)).await;
         }
@@ -177,12 +163,7 @@ pub(super) async fn apply(
 }
 
 /// All fields with one step: they are one value.
-async fn scan(
-    transaction: &Transaction,
-    fields: Fields,
-    words: &Words,
-    room: &mut Room,
-) -> Result<Reply, Stop> {
+async fn scan(transaction: &Transaction, fields: Fields, words: &Words, room: &mut Room) -> Done {
     let pattern = match scans::parse_options(&words[3..], false) {
         _ if fields.is_empty() => None,
         Ok((pattern, ..)) => pattern,
@@ -221,21 +202,13 @@ fn parse_random(words: &Words) -> Result<(i64, bool), Reply> {
     }
 }
 
-async fn random(
-    transaction: &Transaction,
-    mut fields: Fields,
-    words: &Words,
-    room: &mut Room,
-) -> Result<Reply, Stop> {
+async fn random(transaction: &Transaction, mut fields: Fields, words: &Words, room: &mut Room) -> Done {
     let below = |count| transaction.random_below(count);
     if words.len() == 2 {
         let at = fields.len().checked_sub(1).map(|last| below(last + 1));
         return Ok(at.map_or(Reply::Nil, |at| Reply::Bulk(fields.swap_remove(at).0)));
     }
-    let (count, with_values) = match parse_random(words) {
-        Ok(asked) => asked,
-        Err(reply) => return Ok(reply),
-    };
+    let (count, with_values) = parse_random(words)?;
     let mut chosen = Vec::new();
     let mut choose = |(field, value): (Vec<u8>, Vec<u8>)| -> Result<(), Stop> {
         let pair = (Reply::Bulk(field), if with_values { Reply::Bulk(value) } else { Reply::Nil });
@@ -306,17 +279,12 @@ fn set(fields: &mut Fields, field: &[u8], value: &[u8]) -> bool {
     }
 }
 
-async fn store(
-    transaction: &mut Transaction,
-    key: &[u8],
-    fields: &Fields,
-    reply: Reply,
-) -> Result<Reply, Stop> {
+async fn store(transaction: &mut Transaction, key: &[u8], fields: &Fields, reply: Reply) -> Done {
     let Some(bytes) = to_bytes(fields) else {
         let most = crate::rows::VALUE_BYTES_MAX;
-        return Ok(Reply::error(format!(
-            "ERR a hash has at most {most} bytes, the lengths of its fields and values included"
-        )));
+        return refuse(format!(
+            "a hash has at most {most} bytes, the lengths of its fields and values included"
+        ));
     };
     transaction.put(TABLE, key, Kind::Fields, &bytes).await?;
     Ok(reply)

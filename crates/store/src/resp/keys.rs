@@ -1,6 +1,8 @@
 //! Commands on strings, and on keys of any type.
 
+use super::collections::value;
 use super::decimal::Number;
+use super::outcome::{Done, refuse};
 use super::reply::Reply;
 use super::{TABLE, Words, scans};
 use crate::door::Room;
@@ -23,15 +25,8 @@ pub(super) fn not_an_integer() -> Reply {
 }
 
 /// A string; an error if the key holds something else.
-pub(super) async fn string(
-    transaction: &mut Transaction,
-    key: &[u8],
-) -> Result<Result<Option<Vec<u8>>, Reply>, Stop> {
-    Ok(match transaction.get(TABLE, key).await? {
-        Some((Kind::Bytes, value)) => Ok(Some(value)),
-        Some(_) => Err(Reply::error(Reply::WRONG_TYPE)),
-        None => Ok(None),
-    })
+pub(super) async fn string(transaction: &mut Transaction, key: &[u8]) -> Done<Option<Vec<u8>>> {
+    value(transaction, key, Kind::Bytes).await
 }
 
 /// Changes a string; its key expires when it did before.
@@ -52,36 +47,28 @@ pub(super) fn sum(there: i64, by: i64) -> Result<i64, Reply> {
     there.checked_add(by).ok_or_else(|| Reply::error("ERR increment or decrement would overflow"))
 }
 
-pub(super) async fn apply(
-    transaction: &mut Transaction,
-    name: &str,
-    words: &Words,
-    room: &mut Room,
-) -> Result<Reply, Stop> {
+pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Words, room: &mut Room) -> Done {
     let key = words.get(1).map(|key| &key[..]).unwrap_or_default();
     // Values that are too long are refused before anything is changed.
     let is_long = |value: &Vec<u8>| value.len() > rows::VALUE_BYTES_MAX;
     if let Some(long) = words.iter().find(|word| is_long(word)) {
         let most = rows::VALUE_BYTES_MAX;
-        return Ok(Reply::error(format!(
-            "ERR {} bytes are too many for a value, which has at most {most}",
-            long.len()
-        )));
+        return refuse(format!("{} bytes are too many for a value, which has at most {most}", long.len()));
     }
     Ok(match name {
-        "GET" => or_nil(string!(transaction, key)),
+        "GET" => or_nil(string(transaction, key).await?),
         "STRLEN" => match transaction.measure(TABLE, key).await? {
             Some((Kind::Bytes, length)) => Reply::Integer(length as i64),
             Some(_) => Reply::error(Reply::WRONG_TYPE),
             None => Reply::Integer(0),
         },
         "GETDEL" => {
-            let value = string!(transaction, key);
+            let value = string(transaction, key).await?;
             transaction.delete(TABLE, key).await?;
             or_nil(value)
         }
         "GETSET" => {
-            let value = string!(transaction, key);
+            let value = string(transaction, key).await?;
             replace(transaction, key, &words[2]).await?;
             or_nil(value)
         }
@@ -93,10 +80,10 @@ pub(super) async fn apply(
             Reply::Integer(i64::from(is_new))
         }
         "APPEND" => {
-            let mut value = string!(transaction, key).unwrap_or_default();
+            let mut value = string(transaction, key).await?.unwrap_or_default();
             value.extend_from_slice(&words[2]);
             if is_long(&value) {
-                return Ok(Reply::error(format!("ERR a value has at most {} bytes", rows::VALUE_BYTES_MAX)));
+                return refuse(format!("a value has at most {} bytes", rows::VALUE_BYTES_MAX));
             }
             put(transaction, key, &value).await?;
             Reply::Integer(value.len() as i64)
@@ -114,7 +101,10 @@ pub(super) async fn apply(
             let mut replies = Vec::new();
             for key in &words[1..] {
                 // As in Redis: a value that is no string counts as absent here.
-                let reply = string(transaction, key).await?.map_or(Reply::Nil, or_nil);
+                let reply = match transaction.get(TABLE, key).await? {
+                    Some((Kind::Bytes, value)) => Reply::Bulk(value),
+                    _ => Reply::Nil,
+                };
                 take(room, &reply)?;
                 transaction.breathe(reply.held()).await;
                 replies.push(reply);
@@ -131,7 +121,8 @@ pub(super) async fn apply(
             }
             Reply::Integer(gone)
         }
-        "EXISTS" => {
+        // Nothing notes when a key was used.
+        "EXISTS" | "TOUCH" => {
             transaction.prefetch(words[1..].iter().map(|key| (TABLE, &key[..]))).await?;
             let mut there = 0;
             for key in &words[1..] {
@@ -150,7 +141,7 @@ pub(super) async fn apply(
 }
 
 /// What Redis calls a kind.
-fn type_name(kind: Kind) -> &'static str {
+pub(super) fn type_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Bytes => "string",
         Kind::Fields => "hash",
@@ -168,15 +159,12 @@ pub(super) fn take(room: &mut Room, reply: &Reply) -> Result<(), Stop> {
     Ok(room.take(reply.held())?)
 }
 
-async fn add(transaction: &mut Transaction, key: &[u8], by: Option<i64>) -> Result<Reply, Stop> {
+async fn add(transaction: &mut Transaction, key: &[u8], by: Option<i64>) -> Done {
     let Some(by) = by else { return Ok(not_an_integer()) };
-    let value = string!(transaction, key);
+    let value = string(transaction, key).await?;
     let there = value.map_or(Some(0), |value| integer(&value));
     let Some(there) = there else { return Ok(not_an_integer()) };
-    let sum = match sum(there, by) {
-        Ok(sum) => sum,
-        Err(reply) => return Ok(reply),
-    };
+    let sum = sum(there, by)?;
     put(transaction, key, sum.to_string().as_bytes()).await?;
     Ok(Reply::Integer(sum))
 }
@@ -192,8 +180,8 @@ pub(super) fn sum_of_floats(there: Number, by: &[u8]) -> Result<String, Reply> {
     Ok(sum.text())
 }
 
-async fn add_float(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop> {
-    let value = string!(transaction, &words[1]);
+async fn add_float(transaction: &mut Transaction, words: &Words) -> Done {
+    let value = string(transaction, &words[1]).await?;
     let sum = match Number::parse(value.as_deref().unwrap_or(b"0")) {
         Some(there) => sum_of_floats(there, &words[2]),
         None => Err(not_a_float()),
@@ -207,7 +195,7 @@ async fn add_float(transaction: &mut Transaction, words: &Words) -> Result<Reply
     }
 }
 
-async fn set_many(transaction: &mut Transaction, name: &str, words: &Words) -> Result<Reply, Stop> {
+async fn set_many(transaction: &mut Transaction, name: &str, words: &Words) -> Done {
     if words.len().is_multiple_of(2) {
         return Ok(Reply::wrong_arity(&name.to_lowercase()));
     }

@@ -1,5 +1,6 @@
 //! Commands on keys of any type: new names, copies, what is there, and all of them at once.
 
+use super::outcome::{Done, refuse, syntax};
 use super::reply::Reply;
 use super::scans::{Cursor, walk};
 use super::{TABLE, Words, keys, server, upper};
@@ -12,25 +13,14 @@ use crate::transaction::Transaction;
 /// The most keys that one transaction deletes.
 const FLUSH_KEYS: usize = 8192;
 
-pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Words) -> Result<Reply, Stop> {
+pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Words) -> Done {
     Ok(match name {
         "RENAME" | "RENAMENX" => return rename(transaction, name, words).await,
         "COPY" => return copy(transaction, words).await,
-        "TOUCH" => {
-            transaction.prefetch(words[1..].iter().map(|key| (TABLE, &key[..]))).await?;
-            let mut there = 0;
-            for key in &words[1..] {
-                there += i64::from(transaction.measure(TABLE, key).await?.is_some());
-                transaction.breathe(keys::PER_KEY).await;
-            }
-            Reply::Integer(there)
-        }
         "RANDOMKEY" => return random_key(transaction).await,
         "OBJECT" => return object(transaction, words).await,
         _ => {
-            if let Err(reply) = check_flush(words) {
-                return Ok(reply);
-            }
+            check_flush(words)?;
             match flush_some(transaction, Cursor::default()).await? {
                 None => Reply::OK,
                 Some(_) => Err(StoreError::invalid(format!(
@@ -41,11 +31,11 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
     })
 }
 
-async fn rename(transaction: &mut Transaction, name: &str, words: &Words) -> Result<Reply, Stop> {
+async fn rename(transaction: &mut Transaction, name: &str, words: &Words) -> Done {
     let (from, to) = (&words[1], &words[2]);
     transaction.prefetch_values(words[1..3].iter().map(|key| (TABLE, &key[..]))).await?;
     let Some((kind, value)) = transaction.get(TABLE, from).await? else {
-        return Ok(Reply::error("ERR no such key"));
+        return refuse("no such key");
     };
     let done = if name == "RENAME" { Reply::OK } else { Reply::Integer(1) };
     if name == "RENAMENX" && transaction.measure(TABLE, to).await?.is_some() {
@@ -59,7 +49,7 @@ async fn rename(transaction: &mut Transaction, name: &str, words: &Words) -> Res
     Ok(done)
 }
 
-async fn copy(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop> {
+async fn copy(transaction: &mut Transaction, words: &Words) -> Done {
     let (from, to) = (&words[1], &words[2]);
     let mut replaces = false;
     let mut options = words[3..].iter();
@@ -69,16 +59,16 @@ async fn copy(transaction: &mut Transaction, words: &Words) -> Result<Reply, Sto
             "DB" => match options.next().map(|number| keys::integer(number)) {
                 Some(Some(0)) => {}
                 Some(Some(number)) if i32::try_from(number).is_ok() => {
-                    return Ok(Reply::error("ERR DB index is out of range"));
+                    return refuse("DB index is out of range");
                 }
                 Some(_) => return Ok(keys::not_an_integer()),
-                None => return Ok(Reply::error("ERR syntax error")),
+                None => return syntax(),
             },
-            _ => return Ok(Reply::error("ERR syntax error")),
+            _ => return syntax(),
         }
     }
     if from == to {
-        return Ok(Reply::error("ERR source and destination objects are the same"));
+        return refuse("source and destination objects are the same");
     }
     transaction.prefetch_values(words[1..3].iter().map(|key| (TABLE, &key[..]))).await?;
     let Some((kind, value)) = transaction.get(TABLE, from).await? else { return Ok(Reply::Integer(0)) };
@@ -91,7 +81,7 @@ async fn copy(transaction: &mut Transaction, words: &Words) -> Result<Reply, Sto
 }
 
 /// A key near a random place among the keys' hashes, if there is any key.
-async fn random_key(transaction: &mut Transaction) -> Result<Reply, Stop> {
+async fn random_key(transaction: &mut Transaction) -> Done {
     let from = Cursor::at(transaction.random());
     let (mut found, next) = walk(transaction, from, 1).await?;
     if found.is_empty() && next.is_none() {
@@ -156,10 +146,8 @@ fn encoding(kind: Kind, value: &[u8]) -> &'static str {
     }
 }
 
-async fn object(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop> {
-    if let Err(reply) = server::check_subcommand("OBJECT", words) {
-        return Ok(reply);
-    }
+async fn object(transaction: &mut Transaction, words: &Words) -> Done {
+    server::check_subcommand("OBJECT", words)?;
     let sub = upper(&words[1]);
     if sub == "HELP" {
         let lines = [

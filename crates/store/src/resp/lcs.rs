@@ -1,11 +1,11 @@
 //! `LCS`: the longest common subsequence of two strings.
 
 use super::keys::{integer, not_an_integer};
+use super::outcome::{Done, refuse};
 use super::reply::Reply;
 use super::{TABLE, Words, upper};
 use crate::door::Room;
 use crate::rows::Kind;
-use crate::session::Stop;
 use crate::transaction::Transaction;
 
 /// The most cells of the table, one for each pair of a byte of one string and a byte of the other. No other work of the node has its turn
@@ -44,31 +44,24 @@ impl Options {
     }
 }
 
-pub(super) async fn apply(
-    transaction: &mut Transaction,
-    words: &Words,
-    room: &mut Room,
-) -> Result<Reply, Stop> {
+pub(super) async fn apply(transaction: &mut Transaction, words: &Words, room: &mut Room) -> Done {
     let mut values = Vec::new();
     transaction.prefetch_values(words[1..3].iter().map(|key| (TABLE, &key[..]))).await?;
     for key in &words[1..3] {
         match transaction.get(TABLE, key).await? {
             Some((kind, _)) if kind != Kind::Bytes => {
-                return Ok(Reply::error("ERR The specified keys must contain string values"));
+                return refuse("The specified keys must contain string values");
             }
             found => values.push(found.map_or(Vec::new(), |(_, value)| value)),
         }
     }
-    let options = match Options::parse(&words[3..]) {
-        Ok(options) => options,
-        Err(reply) => return Ok(reply),
-    };
+    let options = Options::parse(&words[3..])?;
     let (one, other) = (&values[0], &values[1]);
     let cells = (one.len() + 1).saturating_mul(other.len() + 1);
     if cells > CELLS_MAX {
-        return Ok(Reply::error(format!(
-            "ERR Insufficient memory, transient memory for LCS exceeds {CELLS_MAX} pairs of bytes"
-        )));
+        return refuse(format!(
+            "Insufficient memory, transient memory for LCS exceeds {CELLS_MAX} pairs of bytes"
+        ));
     }
     let before = room.bytes();
     room.take(cells * size_of::<u32>())?;

@@ -1,14 +1,11 @@
 //! Lists of the Redis endpoint.
 
-use super::collections::{
-    Done, at_least, bulk, bulks, check_length, damaged, holds, parse, put, refuse, settle, span, syntax,
-    to_bytes, value, whole,
-};
+use super::collections::{bulk, bulks, check_length, damaged, holds, parse, put, span, to_bytes, value};
+use super::outcome::{Done, at_least, refuse, syntax, whole};
 use super::reply::Reply;
 use super::{Words, upper};
 use crate::door::Room;
 use crate::rows::Kind;
-use crate::session::Stop;
 use crate::transaction::Transaction;
 use std::collections::VecDeque;
 
@@ -65,13 +62,8 @@ async fn store(transaction: &mut Transaction, key: &[u8], list: &VecDeque<&[u8]>
 }
 
 /// Carries out a command on lists. One that may wait for an element does not wait here.
-pub(super) async fn apply(
-    transaction: &mut Transaction,
-    name: &str,
-    words: &Words,
-    room: &mut Room,
-) -> Result<Reply, Stop> {
-    settle(match name {
+pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Words, room: &mut Room) -> Done {
+    match name {
         "LPUSH" | "RPUSH" | "LPUSHX" | "RPUSHX" => push(transaction, name, words).await,
         "LPOP" => pop(transaction, words, End::Left, room).await,
         "RPOP" => pop(transaction, words, End::Right, room).await,
@@ -79,15 +71,13 @@ pub(super) async fn apply(
         "LSET" | "LINSERT" | "LREM" | "LTRIM" => change(transaction, name, words).await,
         "RPOPLPUSH" => shift(transaction, [&words[1], &words[2]], [End::Right, End::Left]).await,
         "BRPOPLPUSH" => {
-            if let Err(halt) = super::waiting::timeout(&words[3]) {
-                return settle(Err(halt));
-            }
+            super::waiting::timeout(&words[3])?;
             shift(transaction, [&words[1], &words[2]], [End::Right, End::Left]).await
         }
         "LMOVE" | "BLMOVE" => move_element(transaction, name, words).await,
         "BLPOP" | "BRPOP" => first_of(transaction, name, words).await,
         _ => pop_of_several(transaction, name, words, room).await,
-    })
+    }
 }
 
 async fn push(transaction: &mut Transaction, name: &str, words: &Words) -> Done {

@@ -4,8 +4,9 @@
 //! step is as wide as the last steps had to be for `COUNT` keys.
 
 use super::keys::{integer, not_an_integer, take};
+use super::outcome::Done;
 use super::reply::Reply;
-use super::{TABLE, Words, glob, upper};
+use super::{TABLE, Words, glob, keys, upper};
 use crate::door::Room;
 use crate::engine::Store;
 use crate::error::StoreError;
@@ -138,14 +139,10 @@ pub(super) fn pattern_too_long() -> Reply {
 fn parse(words: &Words) -> Result<Scan<'_>, Reply> {
     let from = Cursor::of(cursor_number(&words[1])?);
     let (pattern, count, kind) = parse_options(&words[2..], true)?;
-    let kind = kind.map(|name| match &*upper(name) {
-        "STRING" => Some(Kind::Bytes),
-        "HASH" => Some(Kind::Fields),
-        "LIST" => Some(Kind::List),
-        "SET" => Some(Kind::Set),
-        "ZSET" => Some(Kind::Sorted),
-        _ => None,
-    });
+    let of_name = |name: &[u8]| {
+        Kind::ALL.into_iter().find(|kind| keys::type_name(*kind).as_bytes().eq_ignore_ascii_case(name))
+    };
+    let kind = kind.map(of_name);
     Ok(Scan { from, count, pattern, kind })
 }
 
@@ -155,12 +152,7 @@ pub(super) fn is_scan(words: &Words) -> bool {
 }
 
 /// Carries it out within a transaction.
-pub(super) async fn apply(
-    transaction: &mut Transaction,
-    name: &str,
-    words: &Words,
-    room: &mut Room,
-) -> Result<Reply, Stop> {
+pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Words, room: &mut Room) -> Done {
     let (low, high) = rows::range(TABLE);
     Ok(match name {
         "DBSIZE" => Reply::Integer(transaction.scan(TABLE, low, high).await?.0.len() as i64),
@@ -170,10 +162,7 @@ pub(super) async fn apply(
             Reply::Array(matching(transaction, all, Some(&words[1]), room).await?)
         }
         _ => {
-            let scan = match parse(words) {
-                Ok(scan) => scan,
-                Err(reply) => return Ok(reply),
-            };
+            let scan = parse(words)?;
             let (found, next) = walk(transaction, scan.from, scan.count).await?;
             let wanted = found.into_iter().filter(|found| scan.wants(found.kind)).collect();
             page(next, matching(transaction, wanted, scan.pattern, room).await?)

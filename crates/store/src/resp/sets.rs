@@ -1,14 +1,13 @@
 //! Sets of the Redis endpoint. Members lie in the order of their bytes, so one is found by halving.
 
 use super::collections::{
-    Done, Halt, add_together, at_least, bulk, bulks, check_length, damaged, draw, numbered, parse, put,
-    put_anew, refuse, settle, syntax, to_bytes, value, whole,
+    add_together, bulk, bulks, check_length, damaged, draw, numbered, parse, put, put_anew, to_bytes, value,
 };
+use super::outcome::{Done, Halt, at_least, refuse, syntax, whole};
 use super::reply::Reply;
 use super::{TABLE, Words, scans, upper};
 use crate::door::Room;
 use crate::rows::Kind;
-use crate::session::Stop;
 use crate::transaction::Transaction;
 use std::collections::BTreeSet;
 
@@ -32,13 +31,8 @@ async fn store<'a>(
 }
 
 /// Carries out a command on sets.
-pub(super) async fn apply(
-    transaction: &mut Transaction,
-    name: &str,
-    words: &Words,
-    room: &mut Room,
-) -> Result<Reply, Stop> {
-    settle(match name {
+pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Words, room: &mut Room) -> Done {
+    match name {
         "SADD" => add(transaction, words).await,
         "SREM" => remove(transaction, words).await,
         "SPOP" => pop(transaction, words, room).await,
@@ -48,7 +42,7 @@ pub(super) async fn apply(
         "SINTER" | "SUNION" | "SDIFF" => show_combined(transaction, name, words, room).await,
         "SINTERSTORE" | "SUNIONSTORE" | "SDIFFSTORE" => store_combined(transaction, name, words).await,
         _ => look(transaction, name, words, room).await,
-    })
+    }
 }
 
 async fn look(transaction: &mut Transaction, name: &str, words: &Words, room: &mut Room) -> Done {
@@ -134,7 +128,7 @@ async fn remove(transaction: &mut Transaction, words: &Words) -> Done {
 async fn pop(transaction: &mut Transaction, words: &Words, room: &mut Room) -> Done {
     let most = match &words[2..] {
         [] => None,
-        [word] => Some(super::collections::count(word)?),
+        [word] => Some(super::outcome::count(word)?),
         _ => return syntax(),
     };
     let Some(stored) = value(transaction, &words[1], Kind::Set).await? else {
@@ -198,7 +192,7 @@ pub(super) async fn draw_signed(
     let count = usize::try_from(most.unsigned_abs()).unwrap_or(usize::MAX);
     // What the numbers themselves take is held until the replies are made; too many of them are refused before they are drawn.
     let bytes = count.saturating_mul(size_of::<usize>());
-    room.take(bytes).map_err(Stop::from)?;
+    room.take(bytes)?;
     let drawn = (0..count).map(|_| transaction.random_below(below)).collect();
     transaction.breathe(bytes).await;
     Ok(drawn)

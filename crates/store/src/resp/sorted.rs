@@ -4,15 +4,13 @@ mod pops;
 mod ranges;
 mod unions;
 
-use super::collections::{
-    Done, bulk, bulks, damaged, put, put_anew, put_element, refuse, settle, syntax, take_element, value,
-};
+use super::collections::{bulk, bulks, damaged, put, put_anew, put_element, take_element, value};
+use super::outcome::{Done, refuse, syntax};
 use super::reply::Reply;
 use super::sets::{is_cursor, is_wanted, page, page_pattern};
 use super::{Words, scores, upper};
 use crate::door::Room;
 use crate::rows::Kind;
-use crate::session::Stop;
 use crate::transaction::Transaction;
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -101,7 +99,7 @@ async fn pairs<'a>(
     let mut replies = Vec::new();
     for one in all {
         let bytes = one.member.len() + PER_SCORE;
-        room.take(bytes).map_err(Stop::from)?;
+        room.take(bytes)?;
         transaction.breathe(bytes).await;
         replies.push(one.pair());
     }
@@ -122,13 +120,8 @@ async fn members<'a>(
 }
 
 /// Carries out a command on sorted sets. One that may wait for a member does not wait here.
-pub(super) async fn apply(
-    transaction: &mut Transaction,
-    name: &str,
-    words: &Words,
-    room: &mut Room,
-) -> Result<Reply, Stop> {
-    settle(match name {
+pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Words, room: &mut Room) -> Done {
+    match name {
         "ZADD" | "ZINCRBY" => add(transaction, name, words).await,
         "ZREM" => remove(transaction, words).await,
         "ZSCORE" | "ZMSCORE" | "ZCARD" | "ZRANK" | "ZREVRANK" => look(transaction, name, words).await,
@@ -140,7 +133,7 @@ pub(super) async fn apply(
             unions::apply(transaction, name, words, room).await
         }
         _ => ranges::apply(transaction, name, words, room).await,
-    })
+    }
 }
 
 /// What `ZADD` is told to do.

@@ -4,8 +4,8 @@
 //! try is a transaction. It tries when an element has been added, here or at another node.
 //! It also tries once in a while, because a hint from another node may be lost. Inside MULTI these commands do not wait.
 
-use super::collections::{Done, Halt, at_least, refuse};
 use super::hub::{Hub, Place};
+use super::outcome::{Done, Halt, at_least, refuse};
 use super::reply::Reply;
 use super::{TABLE, Words, data, lists, sorted, upper};
 use crate::door::Room;

@@ -2,8 +2,9 @@
 
 use super::{Scored, members, pairs, read, scored, store};
 use crate::door::Room;
-use crate::resp::collections::{Done, bulk, count, syntax};
+use crate::resp::collections::bulk;
 use crate::resp::lists::several;
+use crate::resp::outcome::{Done, count, refuse, syntax};
 use crate::resp::reply::Reply;
 use crate::resp::sets::{draw_signed, signed_count};
 use crate::resp::{Words, upper, waiting};
@@ -123,7 +124,7 @@ async fn random(transaction: &mut Transaction, words: &Words, room: &mut Room) -
                 return syntax();
             }
             if !(-i64::MAX / 2..=i64::MAX / 2).contains(&most) {
-                return crate::resp::collections::refuse("value is out of range");
+                return refuse("value is out of range");
             }
             (Some(most), true)
         }

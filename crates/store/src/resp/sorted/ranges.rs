@@ -2,7 +2,8 @@
 
 use super::{Scored, members, read, scored, store, store_anew};
 use crate::door::Room;
-use crate::resp::collections::{Done, refuse, span, syntax, whole};
+use crate::resp::collections::span;
+use crate::resp::outcome::{Done, refuse, syntax, whole};
 use crate::resp::reply::Reply;
 use crate::resp::scores::ScoreRange;
 use crate::resp::{Words, upper};

@@ -2,7 +2,8 @@
 
 use super::{Scored, members, scored, store_anew};
 use crate::door::Room;
-use crate::resp::collections::{Done, Halt, add_together, at_least, refuse, syntax, whole};
+use crate::resp::collections::add_together;
+use crate::resp::outcome::{Done, Halt, at_least, refuse, syntax, whole};
 use crate::resp::reply::Reply;
 use crate::resp::{TABLE, Words, scores, sets, upper};
 use crate::rows::Kind;
