@@ -3,7 +3,7 @@
 mod common;
 
 use common::bank::Bank;
-use common::{Cluster, Folder, Process, be_a_node_if_asked};
+use common::{Cluster, Folder, Process, be_a_node_if_asked, free_address};
 use highwire_store::{
     BackupFileError, Client, RestoreError, RestoreOptions, StoreError, back_up, check_backup, restore,
 };
@@ -236,9 +236,8 @@ fn hashes_of_the_redis_door_are_in_a_backup_too_and_an_empty_store_has_one() {
 
 /// The answer to a command at a Redis door of its own.
 fn redis(cluster: &Cluster, command: &str) -> String {
-    let port =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port");
-    cluster.engine(0).store().open_resp(&port.to_string()).expect("a door");
+    let port = free_address();
+    cluster.engine(0).store().open_resp(&port).expect("a door");
     let mut stream = std::net::TcpStream::connect(port).expect("the door is open");
     stream.write_all(command.as_bytes()).expect("written");
     let mut answer = [0; 64];

@@ -3,21 +3,16 @@
 mod common;
 
 use common::resp::Wire;
-use common::{Cluster, Ends, PATIENCE, until};
+use common::{Cluster, Ends, PATIENCE, free_address, until};
 use highwire_store::{Client, StoreError};
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const MIB: usize = 1 << 20;
 
 /// Longer than these threads wait for a core.
 const SETTINGS: &str = "f = 0\nlease_ms = 5000\n";
-
-fn free_address() -> String {
-    let holder = TcpListener::bind("127.0.0.1:0").expect("a port");
-    holder.local_addr().expect("bound").to_string()
-}
 
 /// A cluster, and the addresses of node 0's Redis door and of its metrics.
 fn start(nodes: usize, more: &str) -> (Cluster, String, String) {

@@ -3,9 +3,8 @@
 mod common;
 
 use common::resp::Wire;
-use common::{Cluster, Folder, until};
+use common::{Cluster, Folder, free_address, until};
 use highwire_store::{Engine, RestoreOptions, Store, back_up, restore};
-use std::net::TcpListener;
 
 /// An hour. No test takes so long.
 const HOUR_MS: i64 = 3_600_000;
@@ -13,9 +12,9 @@ const LEASE: &str = "lease_ms = 20000\n";
 
 /// A client of a node's Redis door.
 fn wire(store: &Store) -> Wire {
-    let door = TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port");
-    store.open_resp(&door.to_string()).expect("the door");
-    Wire::connect(&door.to_string())
+    let door = free_address();
+    store.open_resp(&door).expect("the door");
+    Wire::connect(&door)
 }
 
 /// Nodes that do not look for keys that nobody reads, and a client of each.

@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::Cluster;
+use common::{Cluster, free_address};
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 
 fn ask(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the endpoint");
@@ -34,10 +34,7 @@ fn scrape(address: &str) -> BTreeMap<String, f64> {
 #[test]
 fn a_scrape_sees_transactions_commit_conflict_and_be_refused() {
     let cluster = Cluster::start(3, "");
-    let address = {
-        let holder = TcpListener::bind("127.0.0.1:0").expect("a port");
-        holder.local_addr().expect("bound").to_string()
-    };
+    let address = free_address();
     cluster.engine(0).store().open_metrics(&address).expect("the endpoint");
     let mut client = highwire_store::Client::new([cluster.folder.config().doors()[0].clone()]);
     client.put("t", "k", "0").expect("stored");
@@ -83,10 +80,7 @@ fn a_scrape_sees_transactions_commit_conflict_and_be_refused() {
 #[test]
 fn what_is_no_scrape_is_told_so() {
     let cluster = Cluster::start(1, "f = 0");
-    let address = {
-        let holder = TcpListener::bind("127.0.0.1:0").expect("a port");
-        holder.local_addr().expect("bound").to_string()
-    };
+    let address = free_address();
     cluster.engine(0).store().open_metrics(&address).expect("the endpoint");
     let check = |request: &str, expected: &str| {
         let answer = ask(&address, request);

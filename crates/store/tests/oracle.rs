@@ -4,10 +4,9 @@ mod common;
 #[path = "oracle/types.rs"]
 mod types;
 
-use common::Cluster;
 use common::resp::{Wire, array};
+use common::{Cluster, free_port};
 use highwire_stdx::Rng;
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
 /// Redis, until it is dropped.
@@ -18,10 +17,6 @@ impl Drop for Redis {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port").port()
 }
 
 /// A node's Redis door, and Redis; `None`, after printing why, if there is none.

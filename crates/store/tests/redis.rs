@@ -2,9 +2,8 @@
 
 mod common;
 
-use common::Cluster;
+use common::{Cluster, free_port};
 use std::io::Write as _;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -25,8 +24,7 @@ fn start() -> Option<(Cluster, Vec<String>)> {
     // Longer than these threads wait for a core: clients must get answers, however busy the machine is.
     let cluster = Cluster::start(3, "lease_ms = 5000\n");
     let open = |node: usize| {
-        let port =
-            TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port").port();
+        let port = free_port();
         cluster.engine(node).store().open_resp(&format!("127.0.0.1:{port}")).expect("the door");
         port.to_string()
     };

@@ -3,9 +3,8 @@
 mod common;
 
 use common::resp::Wire;
-use common::{Cluster, Ends};
+use common::{Cluster, Ends, free_address};
 use highwire_store::{Client, StoreError};
-use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const WRITERS: u64 = 4;
@@ -55,8 +54,8 @@ fn write_until(client: &mut Client, writer: u64, is_over: &AtomicBool, done: &At
 #[test]
 fn scans_beside_writers_see_one_instant_and_never_fail() {
     let cluster = Cluster::start(3, "lease_ms = 20000\n");
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port");
-    cluster.engine(1).store().open_resp(&port.to_string()).expect("the door");
+    let port = free_address();
+    cluster.engine(1).store().open_resp(&port).expect("the door");
     let mut client = cluster.client();
     for account in 0..ACCOUNTS {
         // Every tenth value is a long one.
@@ -75,7 +74,7 @@ fn scans_beside_writers_see_one_instant_and_never_fail() {
             let (mut client, is_over, done) = (cluster.client(), &is_over, &done);
             scope.spawn(move || write_until(&mut client, writer, is_over, done));
         }
-        let mut wire = Wire::connect(&port.to_string());
+        let mut wire = Wire::connect(&port);
         for round in 0..ROUNDS {
             let before = done.load(Ordering::Relaxed);
             for table in ["bank", "ordered.bank"] {

@@ -3,11 +3,11 @@
 mod common;
 
 use common::resp::Wire;
-use common::{Folder, PATIENCE, until};
+use common::{Folder, PATIENCE, free_address, until};
 use highwire_store::{Access, Client, Engine, StoreError};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -80,10 +80,6 @@ impl Drop for Nodes {
             engine.join().expect("no panic");
         }
     }
-}
-
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port").to_string()
 }
 
 impl Nodes {

@@ -3,18 +3,13 @@
 mod common;
 
 use common::resp::{Wire, array};
-use common::{Cluster, until};
+use common::{Cluster, free_address, until};
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 
 /// Longer than these threads wait for a core.
 const SETTINGS: &str = "lease_ms = 5000\n";
 const COMMANDS: usize = 64;
-
-fn free_address() -> String {
-    let holder = TcpListener::bind("127.0.0.1:0").expect("a port");
-    holder.local_addr().expect("bound").to_string()
-}
 
 /// The Redis door and the page of metrics of a node.
 fn open(cluster: &Cluster, node: u16) -> (String, String) {

@@ -3,17 +3,16 @@
 mod common;
 
 use common::resp::Wire;
-use common::{Cluster, until};
-use std::net::TcpListener;
+use common::{Cluster, free_address, until};
 
 const SETTINGS: &str = "f = 2\nlease_ms = 5000\n";
 
 fn start() -> (Cluster, Vec<String>) {
     let cluster = Cluster::start(3, SETTINGS);
     let open = |engine: &highwire_store::Engine| {
-        let holder = TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port");
-        engine.store().open_resp(&holder.to_string()).expect("the endpoint");
-        holder.to_string()
+        let holder = free_address();
+        engine.store().open_resp(&holder).expect("the endpoint");
+        holder
     };
     let resp: Vec<String> = cluster.engines().iter().map(open).collect();
     until("the first commit", || (Wire::connect(&resp[0]).ask("SET warm up") == b"+OK\r\n").then_some(()));

@@ -3,10 +3,10 @@
 mod common;
 
 use common::resp::Wire;
-use common::{Cluster, Folder, PATIENCE, until};
+use common::{Cluster, Folder, PATIENCE, free_address, until};
 use highwire_store::{Access, Client, ClusterConfig, Engine, Role, StoreError, UserLimits, Users};
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -40,10 +40,6 @@ fn users(folder: &Scratch) -> PathBuf {
         add(&path, name, role, UserLimits::default());
     }
     path
-}
-
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port").to_string()
 }
 
 /// A node with these users, and the addresses of its Redis endpoint and of its metrics.

@@ -3,16 +3,12 @@
 mod common;
 
 use common::resp::Wire;
-use common::{Cluster, Folder, Process, until};
+use common::{Cluster, Folder, Process, free_address, until};
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 
 /// Longer than these threads wait for a core.
 const SETTINGS: &str = "f = 2\nlease_ms = 5000\n";
-
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port").to_string()
-}
 
 /// Three nodes, with their Redis endpoints and pages of metrics.
 struct Nodes {

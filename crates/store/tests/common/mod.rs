@@ -11,7 +11,7 @@ use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longer than any step takes, even on a machine whose cores are busy.
@@ -24,6 +24,24 @@ impl Drop for Ends<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
+}
+
+/// A port of this machine that nothing has. It is none of those that the kernel gives to whoever connects: one of them would be taken
+/// again before a node is there.
+pub(crate) fn free_port() -> u16 {
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 20_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Processes begin at places of their own.
+    let begin = std::process::id().wrapping_mul(97);
+    let mut ports = std::iter::repeat_with(|| begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)));
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let port = ports.by_ref().take(COUNT as usize).map(|at| (FIRST + at % COUNT) as u16).find(is_free);
+    port.expect("a free port")
+}
+
+pub(crate) fn free_address() -> String {
+    format!("127.0.0.1:{}", free_port())
 }
 
 /// A cluster's folder, with its file in it.
@@ -56,11 +74,9 @@ impl Folder {
         let name = format!("highwire-store-test-{}", highwire_store::fresh_name().expect("random numbers"));
         let folder = Folder(std::env::temp_dir().join(name));
         std::fs::create_dir_all(&folder.0).expect("a folder");
-        let holders: Vec<TcpListener> =
-            (0..nodes).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
         let mut text = format!("register = \"{register}\"\n{more}\n");
-        for (id, holder) in holders.iter().enumerate() {
-            let door = holder.local_addr().expect("bound");
+        for id in 0..nodes {
+            let door = free_address();
             text.push_str(&format!("[[node]]\nid = {id}\ndoor = \"{door}\"\n"));
             if has_disks {
                 text.push_str(&format!("data = \"node-{id}\"\n"));
@@ -80,7 +96,7 @@ impl Folder {
 
     /// A file that has one node more, at a free port, or another door for a node that is there; and that door.
     pub(crate) fn grown(&self, node: u16, has_disks: bool, more: &str) -> (PathBuf, String) {
-        let door = TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port");
+        let door = free_address();
         let text = std::fs::read_to_string(self.file()).expect("a cluster file");
         let (head, nodes) = text.split_once("[[node]]").expect("a node");
         let is_other = |text: &&str| !text.contains(&format!("id = {node}\n"));
@@ -95,7 +111,7 @@ impl Folder {
         }
         let path = self.0.join(format!("grown-{node}-{}.toml", more.len()));
         std::fs::write(&path, text).expect("written");
-        (path, door.to_string())
+        (path, door)
     }
 
     pub(crate) fn config(&self) -> ClusterConfig {
