@@ -37,7 +37,7 @@ pub(crate) use speed::{CASES, Outcome};
   cargo xtask bench --cores --write-docs    the model of cores alone: beside this machine, and of more cores
   cargo xtask bench --java --write-docs     Java programs alone
   cargo xtask bench --store --write-docs    the store alone, beside PostgreSQL, Redis and Valkey
-  cargo xtask bench --record --runs 9       what a record costs a round trip, and a scenario that does nothing
+  cargo xtask bench --record --runs 9       what a record costs a round trip, and scenarios that do nothing
   cargo xtask bench --against 78bdcf31 --runs 9   no slower than that commit? both programs in turns")]
 pub(crate) struct Args {
     /// Rewrite the tables of docs/measurements.
@@ -67,7 +67,7 @@ pub(crate) struct Args {
     /// Only the store: TATP, SmallBank and redis-benchmark beside PostgreSQL, Redis and Valkey, which are installed where that is possible.
     #[arg(long, conflicts_with_all = ["nanopu", "rpc", "wake", "cores", "java"])]
     store: bool,
-    /// Only what `highwire run --record` and a scenario that does nothing cost a round trip, as ratios.
+    /// Only what `highwire run --record` and scenarios that do nothing cost a round trip, as ratios.
     #[arg(long, conflicts_with_all = ["nanopu", "simulator", "rpc", "wake", "cores", "java", "store", "write_docs"])]
     record: bool,
     /// Only the speed table's cases, beside those of the program as this commit had it: both in turns.

@@ -30,6 +30,7 @@ use heed::Heed;
 use highwire_faults::words::{self, Refusal};
 use highwire_faults::{Call, Course, Scenario};
 use highwire_stdx::Instant;
+use highwire_wire::Qpn;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -73,7 +74,7 @@ struct Play {
     changed: Condvar,
     origin: std::time::Instant,
     queue_pairs: Mutex<QueuePairs>,
-    held: Mutex<Held>,
+    held: Held,
     devices: devices::States,
     heed: Heed,
     diary: Diary,
@@ -109,7 +110,7 @@ static PLAY: LazyLock<Option<Play>> = LazyLock::new(|| {
         changed: Condvar::new(),
         origin: std::time::Instant::now(),
         queue_pairs: Mutex::default(),
-        held: Mutex::default(),
+        held: Held::default(),
         diary: Diary::open(settings.scenario_log.as_deref()),
         timeline: AtomicU32::new(0),
     })
@@ -134,10 +135,10 @@ impl Play {
     }
 
     /// Asks the course, and carries out what has happened by now.
-    fn ask<R>(&self, question: impl FnOnce(&mut Course, Instant) -> R) -> R {
+    fn ask<R>(&self, question: impl FnOnce(&mut Course) -> R) -> R {
         let mut course = lock(&self.course);
         let before = course.deadline();
-        let answer = question(&mut course, self.now());
+        let answer = question(&mut course);
         let is_earlier = course.deadline().is_some_and(|at| before.is_none_or(|before| at < before));
         self.write(&mut course);
         drop(course);
@@ -169,11 +170,13 @@ impl Play {
     }
 }
 
-/// As [`judge`], for the functions of the data path.
+/// As [`judge`], for the functions of the data path: their object is at hand.
 #[inline]
-fn judge_often(name: &'static str, object: usize) -> c_int {
+fn judge_often(name: &'static str, context: &Context, object: usize) -> c_int {
     match play() {
-        Some(play) if play.heed.is_about(name) => judge(name, Some(object)),
+        Some(play) if play.heed.is_about(name) => {
+            play.judge(name, Some((context.index, context.generation)), object)
+        }
         _ => 0,
     }
 }
@@ -184,21 +187,30 @@ pub(crate) fn judge(name: &'static str, object: Option<usize>) -> c_int {
     let Some(play) = play() else { return 0 };
     let Some((function, _)) = words::function(name) else { return 0 };
     let object = object.unwrap_or_default();
-    let about = device_of(object);
-    let device = about.map(|(index, _)| index);
-    let call = Call { function, device, queue_pair: play.number_of(object), thread: this_thread() };
-    let refusal = play.ask(|course, now| course.call(now, &call));
-    if let Some(errno) = refusal {
-        return refused(errno, || "the scenario refuses this call".to_string());
-    }
-    match about.filter(|(index, generation)| is_dead(*index, *generation) && !goes_on(function)) {
-        Some((index, generation))
-            if function == "ibv_open_device" && devices::has_left(index, generation) =>
-        {
-            refused(libc::ENODEV, || "the scenario has taken the device out".to_string())
+    play.judge(function, device_of(object), object)
+}
+
+impl Play {
+    /// A call's errno; `about`: its object's device, and how often that had come back.
+    fn judge(&self, function: &'static str, about: Option<(usize, u32)>, object: usize) -> c_int {
+        let call = Call {
+            function,
+            device: about.map(|(index, _)| index),
+            queue_pair: self.number_of(object),
+            thread: this_thread(),
+        };
+        if let Some(errno) = self.ask(|course| course.call(|| self.now(), &call)) {
+            return refused(errno, || "the scenario refuses this call".to_string());
         }
-        Some(_) => refused(libc::EIO, || "the scenario has let the device fail".to_string()),
-        None => 0,
+        match about.filter(|(index, generation)| is_dead(*index, *generation) && !goes_on(function)) {
+            Some((index, generation))
+                if function == "ibv_open_device" && devices::has_left(index, generation) =>
+            {
+                refused(libc::ENODEV, || "the scenario has taken the device out".to_string())
+            }
+            Some(_) => refused(libc::EIO, || "the scenario has let the device fail".to_string()),
+            None => 0,
+        }
     }
 }
 
@@ -207,12 +219,6 @@ pub(crate) fn judge(name: &'static str, object: Option<usize>) -> c_int {
 fn goes_on(function: &str) -> bool {
     ["ibv_get_async_event", "ibv_get_cq_event", "ibv_dereg_mr"].contains(&function)
         || heed::is_of_data_path(function)
-}
-
-/// Whether what is asked of an object is taken and never carried out.
-fn is_in_vain(function: &str, object: usize) -> bool {
-    play().is_some_and(|play| play.heed.is_about(function))
-        && device_of(object).is_some_and(|(index, generation)| is_dead(index, generation))
 }
 
 /// The failing result of a function.
@@ -251,8 +257,16 @@ fn this_thread() -> u64 {
 }
 
 impl Play {
+    /// A queue pair's number, if a rule may ask for it.
     fn number_of(&self, queue_pair: usize) -> Option<u64> {
-        lock(&self.queue_pairs).numbers.get(&queue_pair).copied()
+        let is_asked = self.heed.tells_queue_pairs_apart();
+        is_asked.then(|| lock(&self.queue_pairs).numbers.get(&queue_pair).copied()).flatten()
+    }
+
+    /// The same, by its place on the wire.
+    fn number_by_qpn(&self, device: usize, qpn: Qpn) -> Option<u64> {
+        let is_asked = self.heed.tells_queue_pairs_apart();
+        is_asked.then(|| lock(&self.queue_pairs).by_qpn.get(&(device, qpn.value())).copied()).flatten()
     }
 }
 
@@ -279,7 +293,7 @@ pub(crate) fn forget_queue_pair(pointer: *const ibv_qp, device: usize, qpn: u32)
 /// The first device of the process is open: the scenario's time begins.
 pub(crate) fn begin() {
     let Some(play) = play() else { return };
-    play.ask(|course, now| course.begin(now));
+    play.ask(|course| course.begin(play.now()));
     timeline::begin(play);
     if play.is_controlled {
         orders::begin(play);
@@ -300,7 +314,7 @@ impl Counted {
     /// The scenario's errno beyond a limit.
     pub(crate) fn new(device: usize, bytes: u64) -> Result<Option<Counted>, c_int> {
         let Some(play) = play() else { return Ok(None) };
-        play.ask(|course, _| course.registering(device, bytes)).map_err(|errno| {
+        play.ask(|course| course.registering(device, bytes)).map_err(|errno| {
             refused(errno, || "the scenario's limit on registered memory is reached".to_string())
         })?;
         Ok(Some(Counted { device, bytes }))
@@ -313,7 +327,7 @@ impl Counted {
     pub(crate) fn resized(&self, bytes: u64) -> Result<Option<Counted>, c_int> {
         let Some(play) = play() else { return Ok(None) };
         // The old part does not count against the new one.
-        play.ask(|course, _| {
+        play.ask(|course| {
             course.deregistered(self.device, self.bytes);
             let registered = course.registering(self.device, bytes);
             // The guard of the old part gives it back once more, or keeps it.
@@ -330,7 +344,7 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         if let Some(play) = play() {
-            play.ask(|course, _| course.deregistered(self.device, self.bytes));
+            play.ask(|course| course.deregistered(self.device, self.bytes));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What a record and a scenario cost: a ball between two processes over the drop-in libraries, plainly, with `--record`, and with a scenario
-//! that does nothing. All three follow each other in each round, so that other work of the machine meets each of them.
+//! What a record and a scenario cost: a ball between two processes over the drop-in libraries, plainly, with `--record`, and with scenarios
+//! that do nothing. All follow each other in each round, so that other work of the machine meets each of them.
 
 use std::fs;
 use std::process::ExitCode;
@@ -17,7 +17,15 @@ use crate::table::Table;
 const COUNT: u32 = 50_000;
 const SECONDS_MAX: u64 = 60;
 
-/// Rules of each kind, none of which is ever carried out.
+/// A rule that no call of the data path has to be asked about.
+const ASKS_NOTHING: &str = r#"
+[[call]]
+function = "ibv_create_cq"
+errno = "ENOMEM"
+nth = 4000000000
+"#;
+
+/// Rules that count each request and each completion, none of which is ever carried out.
 const DOES_NOTHING: &str = r#"
 [[call]]
 function = "ibv_post_send"
@@ -41,14 +49,17 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     };
     let folder = target_dir().join("bench-record");
     fs::create_dir_all(&folder)?;
-    let scenario = folder.join("does-nothing.toml");
-    fs::write(&scenario, DOES_NOTHING)?;
+    let scenario = |name: &str, rules: &str| {
+        let path = folder.join(name).with_extension("toml");
+        fs::write(&path, rules).map(|()| format!("--scenario {}", path.display()))
+    };
     // A file on a disk costs what the disk costs.
     let record = format!("/dev/shm/highwire-bench-{}.hwr", std::process::id());
     let ways = [
         ("plainly", String::new()),
         ("with `--record`", format!("--record {record}")),
-        ("with a scenario that does nothing", format!("--scenario {}", scenario.display())),
+        ("with a scenario for other calls", scenario("asks-nothing", ASKS_NOTHING)?),
+        ("with rules that count each request and completion", scenario("does-nothing", DOES_NOTHING)?),
     ];
     let mut table =
         Table::new(&["round trip of 64 bytes", "over", "median", "times plain", "lowest to highest"]);

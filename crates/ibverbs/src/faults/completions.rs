@@ -10,6 +10,8 @@ use highwire_stdx::Instant;
 use highwire_verbs::{Completion, CompletionFlags, CompletionStatus, QpAttr, QpState, TagFlags};
 use highwire_wire::Qpn;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A completion, its tag, and the sender's data beside it.
 type Tagged = (Completion, u64, u32);
@@ -17,10 +19,13 @@ type Tagged = (Completion, u64, u32);
 /// What a failed completion has instead of an opcode: verbs promise none.
 pub(crate) const NO_OPCODE: ibv_wc_opcode = 0x7FFF_FFFF;
 
-/// Completions that come later, by the address of their queue.
+/// Completions that come later.
 #[derive(Default)]
 pub(super) struct Held {
-    queues: HashMap<usize, Queue>,
+    /// By the address of their queue.
+    queues: Mutex<HashMap<usize, Queue>>,
+    /// How many there are: each poll asks. It changes under the lock.
+    late: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -55,11 +60,11 @@ pub(crate) fn next(cq: &Cq) -> Option<Tagged> {
         let device = cq.context.index;
         let seen = Seen {
             device,
-            queue_pair: lock(&play.queue_pairs).by_qpn.get(&(device, completion.qpn.value())).copied(),
+            queue_pair: play.number_by_qpn(device, completion.qpn),
             operation: completion.operation,
             status: completion.status,
         };
-        match play.ask(|course, _| course.completion(&seen)) {
+        match play.ask(|course| course.completion(&seen)) {
             Fate::Pass => return Some((scrubbed(completion), tag, data)),
             Fate::Fail(status) => {
                 break_queue_pair(device, completion.qpn);
@@ -113,11 +118,12 @@ pub(super) fn to_error(qp: &Qp) {
 /// `ibv_poll_cq` with a scenario.
 pub(super) unsafe extern "C-unwind" fn poll_cq(cq: *mut ibv_cq, count: c_int, wc: *mut ibv_wc) -> c_int {
     crate::boundary::guard(|| {
-        if super::judge_often("ibv_poll_cq", cq as usize) != 0 {
-            return -1;
-        }
+        let object = cq as usize;
         // SAFETY: this function is reached through the queue's own context only, so it is one of ours.
         let cq = unsafe { &*cq.cast::<Cq>() };
+        if super::judge_often("ibv_poll_cq", &cq.context, object) != 0 {
+            return -1;
+        }
         if cq.host.is_inherited() {
             return -libc::EPERM;
         }
@@ -140,7 +146,9 @@ pub(super) unsafe extern "C-unwind" fn poll_cq(cq: *mut ibv_cq, count: c_int, wc
 /// `ibv_req_notify_cq` with a scenario.
 pub(super) unsafe extern "C-unwind" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     let errno = crate::boundary::guard(|| {
-        let errno = super::judge_often("ibv_req_notify_cq", cq as usize);
+        // SAFETY: as in `poll_cq`.
+        let context = unsafe { &(*cq.cast::<Cq>()).context };
+        let errno = super::judge_often("ibv_req_notify_cq", context, cq as usize);
         if let Some(play) = play().filter(|_| errno == 0) {
             play.arm(cq as usize);
         }
@@ -156,16 +164,18 @@ pub(super) unsafe extern "C-unwind" fn req_notify_cq(cq: *mut ibv_cq, solicited_
 /// A queue is gone, and with it what was to come.
 pub(crate) fn forget_queue(cq: *const ibv_cq) {
     if let Some(play) = play() {
-        lock(&play.held).queues.remove(&(cq as usize));
+        let mut queues = lock(&play.held.queues);
+        let late = queues.remove(&(cq as usize)).map_or(0, |queue| queue.late.len());
+        play.held.late.fetch_sub(late, Ordering::Relaxed);
     }
 }
 
 impl Play {
     fn arm(&self, key: usize) {
-        let mut held = lock(&self.held);
-        let queue = held.queues.entry(key).or_default();
+        let mut queues = lock(&self.held.queues);
+        let queue = queues.entry(key).or_default();
         let is_news = !std::mem::replace(&mut queue.is_armed, true) && !queue.late.is_empty();
-        drop(held);
+        drop(queues);
         if is_news {
             self.tell_timeline();
         }
@@ -174,7 +184,10 @@ impl Play {
     fn hold(&self, cq: &Cq, ready_at: Instant, completion: Tagged) {
         let key = crate::boundary::tag(cq) as usize;
         let late = Late { ready_at, completion, is_told: false };
-        lock(&self.held).queues.entry(key).or_default().late.push_back(late);
+        let mut queues = lock(&self.held.queues);
+        queues.entry(key).or_default().late.push_back(late);
+        self.held.late.fetch_add(1, Ordering::Relaxed);
+        drop(queues);
         self.tell_timeline();
     }
 
@@ -185,18 +198,23 @@ impl Play {
     }
 
     fn take_late(&self, cq: &Cq) -> Option<Tagged> {
+        if self.held.late.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
         let now = self.now();
-        let mut held = lock(&self.held);
-        let queue = held.queues.get_mut(&(crate::boundary::tag(cq) as usize))?;
+        let mut queues = lock(&self.held.queues);
+        let queue = queues.get_mut(&(crate::boundary::tag(cq) as usize))?;
         let ready = queue.late.iter().position(|late| late.ready_at <= now)?;
-        queue.late.remove(ready).map(|late| late.completion)
+        let late = queue.late.remove(ready)?;
+        self.held.late.fetch_sub(1, Ordering::Relaxed);
+        Some(late.completion)
     }
 }
 
 /// When the next late completion is ready of which a program is to be told.
 pub(super) fn deadline(play: &Play) -> Option<Instant> {
-    let held = lock(&play.held);
-    let late = held.queues.values().filter(|queue| queue.is_armed).flat_map(|queue| &queue.late);
+    let queues = lock(&play.held.queues);
+    let late = queues.values().filter(|queue| queue.is_armed).flat_map(|queue| &queue.late);
     late.filter(|late| !late.is_told).map(|late| late.ready_at).min()
 }
 
@@ -204,7 +222,7 @@ pub(super) fn deadline(play: &Play) -> Option<Instant> {
 pub(super) fn release(play: &Play) {
     let now = play.now();
     let mut ready = Vec::new();
-    for (key, queue) in lock(&play.held).queues.iter_mut().filter(|(_, queue)| queue.is_armed) {
+    for (key, queue) in lock(&play.held.queues).iter_mut().filter(|(_, queue)| queue.is_armed) {
         let mut is_ready = false;
         for late in queue.late.iter_mut().filter(|late| !late.is_told && late.ready_at <= now) {
             (late.is_told, is_ready) = (true, true);

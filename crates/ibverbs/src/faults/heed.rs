@@ -24,6 +24,7 @@ pub(super) struct Heed {
     /// A bit for each function.
     functions: AtomicU8,
     completions: AtomicBool,
+    queue_pairs: AtomicBool,
     has_failed: AtomicBool,
 }
 
@@ -50,6 +51,9 @@ impl Heed {
             self.functions.fetch_or(u8::from(is_about(function)) << bit, Ordering::Relaxed);
         }
         self.completions.fetch_or(!scenario.completions.is_empty(), Ordering::Relaxed);
+        let tells_apart = scenario.calls.iter().any(|rule| rule.queue_pair.is_some())
+            || scenario.completions.iter().any(|rule| rule.queue_pair.is_some());
+        self.queue_pairs.fetch_or(tells_apart, Ordering::Relaxed);
     }
 
     /// A device has failed, and what is asked of it is not carried out.
@@ -63,6 +67,12 @@ impl Heed {
         let bit = FUNCTIONS.iter().position(|known| *known == function);
         let is_meant = bit.is_none_or(|bit| self.functions.load(Ordering::Relaxed) >> bit & 1 == 1);
         is_meant || self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Whether a rule is about one queue pair and not about another.
+    #[inline]
+    pub(super) fn tells_queue_pairs_apart(&self) -> bool {
+        self.queue_pairs.load(Ordering::Relaxed)
     }
 
     /// Whether completions may be replaced, late or missing.
@@ -97,6 +107,18 @@ mod tests {
         events.take(&Scenario::read("f", more).expect("it is right"));
         assert_eq!(asked(&events), ["ibv_poll_cq", "ibv_post_recv"]);
         assert!(events.is_about_completions());
+    }
+
+    #[test]
+    fn queue_pairs_are_told_apart_where_a_rule_names_one() {
+        let all =
+            heed("[[call]]\nfunction = \"ibv_post_send\"\nerrno = \"EIO\"\n[[completion]]\nmissing = true\n");
+        assert!(!all.tells_queue_pairs_apart());
+        let more = "[[completion]]\nmissing = true\nqueue_pair = 2\n";
+        all.take(&Scenario::read("f", more).expect("it is right"));
+        assert!(all.tells_queue_pairs_apart());
+        let call = "[[call]]\nfunction = \"ibv_post_send\"\nerrno = \"EIO\"\nqueue_pair = 1\n";
+        assert!(heed(call).tells_queue_pairs_apart());
     }
 
     #[test]

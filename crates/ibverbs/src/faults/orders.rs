@@ -67,8 +67,8 @@ fn carry_out(play: &Play, message: &[u8]) -> Result<(), String> {
     let more = Scenario::read_more("fault", text, lock(&play.course).scenario())
         .map_err(|error| error.to_string())?;
     let paths = more.paths.clone();
-    play.ask(|course, now| {
-        course.add(now, more)?;
+    play.ask(|course| {
+        course.add(play.now(), more)?;
         play.heed.take(course.scenario());
         Ok::<_, String>(())
     })?;
