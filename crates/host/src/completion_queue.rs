@@ -239,20 +239,26 @@ impl CompletionQueue {
         if inner.lane().is_inherited() {
             return 0;
         }
+        let Some(taken) = self.look(completions, &read) else { return 0 };
+        if inner.note_poll(taken) { self.look(completions, &read).unwrap_or(0) } else { taken }
+    }
+
+    /// Takes what is there, or runs the engine once. `None` if another thread polls this queue right now: it runs the engine if need be.
+    #[inline]
+    fn look<T>(&self, completions: &mut [T], read: &impl Fn(&Cqe) -> T) -> Option<usize> {
+        let inner = &*self.inner;
         let mut consumer = match inner.consumer.try_lock() {
             Ok(consumer) => consumer,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Another thread polls this queue right now, and runs the engine if need be.
-            Err(TryLockError::WouldBlock) => return 0,
+            Err(TryLockError::WouldBlock) => return None,
         };
-        let taken = take(&mut consumer, completions, &read);
+        let taken = take(&mut consumer, completions, read);
         if taken > 0 || inner.device.engine == Engine::Background {
-            inner.note_poll(taken);
-            return taken;
+            return Some(taken);
         }
         // If another thread runs the engine, completions that it finds for this queue show in the ring.
         let pumped = inner.lane().visit(|engine| engine.pump());
-        let taken = take(&mut consumer, completions, &read);
+        let taken = take(&mut consumer, completions, read);
         drop(consumer);
         if taken == 0 && pumped.is_some_and(|pumped| pumped.completions > 0) && inner.device.waiting.any() {
             // This thread found completions only for others, and may sleep now, so acknowledgements kept for
@@ -260,8 +266,7 @@ impl CompletionQueue {
             inner.lane().visit(|engine| engine.due_after(true));
         }
         inner.device.after_visit();
-        inner.note_poll(taken);
-        taken
+        Some(taken)
     }
 
     /// Takes one completion, as [`poll`](Self::poll) does, and the tag that comes with it: of a message that a tagged buffer was
@@ -462,12 +467,13 @@ impl CqInner {
         self.consumer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes a poll. True if its thread gave its core away: then an empty queue is old news, and a program that hears of it may
+    /// already find the end of the connection, whose last completion it has not seen.
     #[inline]
-    fn note_poll(&self, taken: usize) {
-        if self.empty_polls.note(taken > 0) {
-            let device = &self.device;
-            device.crowd.give_way(&self.empty_polls, &device.company, device.clock.now());
-        }
+    fn note_poll(&self, taken: usize) -> bool {
+        let device = &self.device;
+        self.empty_polls.note(taken > 0)
+            && device.crowd.give_way(&self.empty_polls, &device.company, device.clock.now())
     }
 
     /// From now on the engine looks for sleepers of this queue, which costs it a fence per delivery.

@@ -39,11 +39,14 @@ impl Crowd {
     }
 
     /// A thread has polled in vain for a while: where there is a crowd, or another thread polls on this core, others get the core.
+    /// Whether they did.
     #[cold]
-    pub(crate) fn give_way(&self, polls: &EmptyPolls, company: &Company, now: Instant) {
-        if company.shares_core(&polls.look, now) || self.is_crowd.load(Ordering::Relaxed) {
+    pub(crate) fn give_way(&self, polls: &EmptyPolls, company: &Company, now: Instant) -> bool {
+        let is_crowded = company.shares_core(&polls.look, now) || self.is_crowd.load(Ordering::Relaxed);
+        if is_crowded {
             self.make_way();
         }
+        is_crowded
     }
 
     /// Gives this thread's core to others.
@@ -51,6 +54,10 @@ impl Crowd {
         self.turns.fetch_add(1, Ordering::Relaxed);
         sys::be_patient();
         highwire_wake::yield_core();
+        #[cfg(test)]
+        if let Some(others) = MEANWHILE.take() {
+            others();
+        }
     }
 
     /// How often a thread has given its core away.
@@ -84,6 +91,12 @@ impl EmptyPolls {
 }
 
 #[cfg(test)]
+thread_local! {
+    /// What others do while the thread of a test has given its core away.
+    pub(crate) static MEANWHILE: std::cell::Cell<Option<Box<dyn FnOnce()>>> = const { std::cell::Cell::new(None) };
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -103,8 +116,8 @@ mod tests {
         let crowd = Crowd::new(2);
         for (neighbours, turns) in [(0, 0), (1, 0), (2, 1), (7, 2), (1, 2)] {
             crowd.note(neighbours);
-            crowd.give_way(&EmptyPolls::default(), &Company::default(), Instant::ZERO);
-            assert_eq!(crowd.turns(), turns, "{neighbours} neighbours");
+            let gave = crowd.give_way(&EmptyPolls::default(), &Company::default(), Instant::ZERO);
+            assert_eq!((gave, crowd.turns()), (neighbours > 1, turns), "{neighbours} neighbours");
         }
     }
 }

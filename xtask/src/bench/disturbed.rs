@@ -15,7 +15,7 @@ use crate::table::Table;
 
 /// Round trips of a run.
 const COUNT: u32 = 50_000;
-const SECONDS_MAX: u64 = 60;
+const SECONDS_MAX: u64 = 600;
 
 /// A rule that no call of the data path has to be asked about.
 const ASKS_NOTHING: &str = r#"

@@ -98,3 +98,29 @@ fn a_thread_that_runs_the_device_itself_is_woken_in_its_sleep() {
     assert!(waker.awake(false));
     assert!(!is_rung());
 }
+
+/// A program that hears of an empty queue asks for events next, and may find there that its peer has gone.
+#[test]
+fn a_poll_that_gave_its_core_away_looks_again() {
+    for choice in [Engine::Inline, Engine::Both, Engine::Background] {
+        let config = DeviceConfig { engine: choice, ..DeviceConfig::default() };
+        let device = Device::open(&config).expect("a device");
+        let queue = device.completion_queue(8).expect("a queue");
+        device.owner().crowd.note(usize::MAX);
+        let before = device.owner().crowd.turns();
+        let other = queue.clone();
+        crate::crowd::MEANWHILE.set(Some(Box::new(move || {
+            let write = |engine: &mut crate::engine::Engine| {
+                engine.write_completion(other.inner.id, &EMPTY);
+                engine.publish()
+            };
+            assert_eq!(other.inner.lane().control(write), 1);
+        })));
+        while device.owner().crowd.turns() == before {
+            // Housekeeping counts the neighbours anew: there are none.
+            device.owner().crowd.note(usize::MAX);
+            let found = queue.poll_one();
+            assert_eq!(found.is_some(), device.owner().crowd.turns() > before, "{choice:?}");
+        }
+    }
+}
