@@ -117,6 +117,8 @@ const PACKAGES: &[&str] = &[
     "libc6-dev",
     "make",
     "xz-utils",
+    "qemu-system-x86",
+    "python3-venv",
 ];
 
 /// The groups of quick cases that the tests run with one more thread, too: programs that register memory.

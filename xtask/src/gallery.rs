@@ -14,7 +14,7 @@ use anyhow::{Result, bail};
 
 use crate::packages;
 use crate::programs::{self, Built, Played};
-use crate::shell::{Log, root};
+use crate::shell::Log;
 use crate::table::Table;
 
 /// Options of `cargo xtask gallery`.
@@ -146,14 +146,9 @@ fn hash(text: &str) -> u64 {
 /// The scenarios that are there; each is played by a program, or by software of others.
 #[cfg(test)]
 fn scenarios() -> Vec<String> {
-    let entries = fs::read_dir(root().join("examples/scenarios")).expect("a folder").flatten();
+    let entries = fs::read_dir(crate::shell::root().join("examples/scenarios")).expect("a folder").flatten();
     let name = |path: &std::path::Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     entries.map(|entry| name(&entry.path())).collect()
-}
-
-/// Programs of this repository that software of others runs.
-fn script(name: &str) -> std::path::PathBuf {
-    root().join("interop/programs").join(name)
 }
 
 #[cfg(test)]

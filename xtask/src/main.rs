@@ -34,6 +34,7 @@ mod stress;
 mod table;
 mod test;
 mod tour;
+mod wheels;
 mod witnesses;
 
 use std::process::ExitCode;

@@ -7,6 +7,7 @@ mod middleware;
 mod perftest;
 mod rdmacm;
 mod storage;
+mod wheels;
 
 use super::case::{Case, Link};
 
@@ -23,6 +24,7 @@ pub(super) fn all() -> Vec<Case> {
     rdmacm::add(&mut cases);
     middleware::add(&mut cases);
     storage::add(&mut cases);
+    wheels::add(&mut cases);
     super::valkey::add(&mut cases);
     super::suite::add(&mut cases);
     super::measured::add(&mut cases);

@@ -7,10 +7,10 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Result;
 
-use super::script;
 use crate::packages;
 use crate::programs::{Built, scenario_file};
-use crate::shell::{Captured, Line, Log, has_program, target_dir};
+use crate::shell::{Captured, Line, Log, target_dir};
+use crate::wheels;
 
 /// A guard against hangs.
 const SECONDS_MAX: u32 = 120;
@@ -175,31 +175,12 @@ fn wheel(
     (package, program, variables): (&str, &str, &[(&str, &str)]),
     log: &Log,
 ) -> Result<Result<Captured, String>> {
-    let python = match environment(package, log)? {
+    let python = match wheels::python(&[package, "numpy"], log)? {
         Ok(python) => python,
         Err(reason) => return Ok(Err(reason)),
     };
-    let line = under(built, scenario)?.arg(&python).arg(script(program));
+    let line = under(built, scenario)?.arg(&python).arg(wheels::script(program));
     Ok(Ok(variables.iter().fold(line, |line, (name, value)| line.env(name, value)).capture()?))
-}
-
-/// A Python that has the wheel, without what it would install for graphics processors; or why there is none.
-fn environment(package: &str, log: &Log) -> Result<Result<PathBuf, String>> {
-    if !has_program("python3") {
-        return Ok(Err("no python3 here".into()));
-    }
-    let folder = target_dir().join("gallery/python");
-    let python = folder.join("bin/python");
-    if !python.exists() && !Line::new("python3").words("-m venv").arg(&folder).run_logged(log)? {
-        let _ = fs::remove_dir_all(&folder);
-        return Ok(Err("python3 makes no virtual environment; Debian's package is python3-venv".into()));
-    }
-    let pip = |words: &str| Line::new(&python.to_string_lossy()).words("-m pip").words(words);
-    let has = pip("show --quiet").arg(package).run_logged(log)?;
-    if !has && !pip("install --quiet --no-deps numpy").arg(package).run_logged(log)? {
-        return Ok(Err(format!("the wheel {package} cannot be had here: {} says why", log.name())));
-    }
-    Ok(Ok(python))
 }
 
 #[cfg(test)]
