@@ -125,9 +125,20 @@ public final class CompletionQueue extends VerbsObject {
             takeLocal(into);
             return true;
         }
+        if (head == tailCached && !isRingChanged()) {
+            return false;
+        }
         return head != tailCached || head != Mapped.getLongAcquire(ring, Layout.RING_TAIL_OFFSET)
                 ? pollRing(into)
                 : completed != Mapped.getLongAcquire(ring, Layout.RING_COMPLETED_OFFSET) && pollCompleted(into);
+    }
+
+    /**
+     * Whether the engine or a peer may have written into the ring. Asked behind an Acquire, which no load overtakes. So plain loads look anew
+     * each time, and the mapping is checked once for both. What they find is read again with Acquire before it is used.
+     */
+    private boolean isRingChanged() {
+        return (head ^ Mapped.hint(ring, Layout.RING_TAIL_OFFSET) | completed ^ Mapped.hint(ring, Layout.RING_COMPLETED_OFFSET)) != 0;
     }
 
     /** A completion that a peer has made. */
@@ -275,8 +286,7 @@ public final class CompletionQueue extends VerbsObject {
     /** {@return whether a completion waits; asked by the thread that polls} */
     public boolean hasCompletion() {
         return localHead != (long) LOCAL_TAIL.getAcquire(this)
-                || head != Mapped.getLongAcquire(ring, Layout.RING_TAIL_OFFSET)
-                || isCompleted();
+                || isRingChanged() && (head != Mapped.getLongAcquire(ring, Layout.RING_TAIL_OFFSET) || isCompleted());
     }
 
     /** Whether a peer has rung because of a completion here. */

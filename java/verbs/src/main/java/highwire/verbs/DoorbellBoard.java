@@ -46,15 +46,23 @@ final class DoorbellBoard {
         this.waker.configureBlocking(false);
     }
 
-    /** Announces work of a queue that has just been published, with a full fence behind it. */
+    /**
+     * Announces work of a queue that has just been published, with a full fence behind it.
+     *
+     * <p>The first looks are plain: none is taken before that fence, and the mapping is checked once for all of them.
+     */
     void ring(int bell) {
         long word = bell >>> 6;
         long at = Layout.BOARD_WORDS_OFFSET + 8 * word;
         long summary = 1L << word;
         // The engine will take a bit that is set here after the fence, and then sees what was published
         // before.
-        if ((Mapped.getLongOpaque(board, at) & 1L << bell) == 0
-                || (Mapped.getLongOpaque(board, Layout.BOARD_SUMMARY_OFFSET) & summary) == 0) {
+        boolean isSet = (Mapped.getLong(board, at) & 1L << bell) != 0
+                && (Mapped.getLong(board, Layout.BOARD_SUMMARY_OFFSET) & summary) != 0;
+        if (isSet && Mapped.getLong(board, Layout.BOARD_SLEEPING_OFFSET) == 0) {
+            return;
+        }
+        if (!isSet) {
             set(at, 1L << bell, summary);
         }
         if ((long) Mapped.LONG.getVolatile(board, Layout.BOARD_SLEEPING_OFFSET) != 0) {

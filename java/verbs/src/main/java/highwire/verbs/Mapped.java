@@ -37,6 +37,11 @@ final class Mapped {
         return (long) LONG.get(memory, offset);
     }
 
+    /** A plain load without a look at the alignment: it may be torn or old, so it only says where to look again. */
+    static long hint(MemorySegment memory, long offset) {
+        return memory.get(ANY_LONG, offset);
+    }
+
     static void putLong(MemorySegment memory, long offset, long value) {
         LONG.set(memory, offset, value);
     }

@@ -3,6 +3,7 @@ package highwire.verbs;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.invoke.VarHandle;
 
 /**
  * The filling end of a ring. One thread at a time.
@@ -124,8 +125,9 @@ final class ProducerRing {
     void publish(int slots) {
         tail += slots;
         // The slots' contents are visible before the cursor that covers them, and that before this thread
-        // looks at the doorbells.
-        Mapped.LONG.setVolatile(memory, Layout.RING_TAIL_OFFSET, tail);
+        // looks at the doorbells, in whatever mode.
+        Mapped.putLongRelease(memory, Layout.RING_TAIL_OFFSET, tail);
+        VarHandle.fullFence();
     }
 
     void close() {
