@@ -10,12 +10,16 @@ import java.util.function.LongSupplier;
  *     ▲                                                                              │
  *     └───────────────────────────── one success ◀───────────────────────────────────┘
  * </pre>
+ *
+ * <p>A thread whose core another one has taken meanwhile sleeps, and so do the next waits: as many as would have looked for that long. So looking costs at most as much as if
+ * every wait looked in vain, however busy the machine is.
  */
 final class AdaptiveIdle implements IdleStrategy {
     /** A call of yield that takes longer has let another thread run. */
     private static final long YIELD_NANOS = 20_000;
     /** In a row; after this many the number of waits that rest grows no more. */
     private static final int MISSES_MAX = 4;
+    private static final int REST_MAX = 1023;
 
     private final long most;
     private final LongSupplier clock;
@@ -63,9 +67,14 @@ final class AdaptiveIdle implements IdleStrategy {
         }
         yield.run();
         long now = clock.getAsLong();
-        boolean isWanted = now - last > YIELD_NANOS;
+        long away = now - last;
         last = now;
-        return !isWanted;
+        if (away > YIELD_NANOS) {
+            // Whoever yields waits until the others have had their turns. As many waits as would look for that long sleep at once instead.
+            rest = (int) Math.min(away / most, REST_MAX);
+            return false;
+        }
+        return true;
     }
 
     @Override

@@ -48,11 +48,28 @@ class IdleTest {
     }
 
     @Test
-    void aThreadThatOthersWantSleepsAndThatIsNoMiss() {
+    void aThreadThatOthersWantSleepsAndRestsForWhatThatCost() {
+        // The most that a wait looks is 10 µs: three waits are worth 30.
         yieldNanos = 30_000;
         assertEquals(0, looks());
         yieldNanos = 1_000;
+        for (int i = 0; i < 3; i++) {
+            assertEquals(0, looks(), "a wait that rests");
+        }
         assertEquals(10, looks());
+        assertEquals(10, looks(), "that was no miss");
+    }
+
+    @Test
+    void noLossIsRestedForEver() {
+        yieldNanos = Long.MAX_VALUE / 2;
+        assertEquals(0, looks());
+        yieldNanos = 1_000;
+        int rests = 0;
+        while (looks() == 0) {
+            rests++;
+        }
+        assertEquals(1023, rests);
     }
 
     @Test
