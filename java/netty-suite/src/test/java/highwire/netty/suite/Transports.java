@@ -7,6 +7,11 @@ import io.netty.bootstrap.Bootstrap;
 import io.netty.bootstrap.ServerBootstrap;
 import io.netty.channel.Channel;
 import io.netty.channel.EventLoopGroup;
+import io.netty.channel.IoHandle;
+import io.netty.channel.IoHandler;
+import io.netty.channel.IoHandlerContext;
+import io.netty.channel.IoHandlerFactory;
+import io.netty.channel.IoRegistration;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.channel.nio.NioIoHandler;
 import io.netty.channel.socket.nio.NioServerSocketChannel;
@@ -17,10 +22,17 @@ import io.netty.util.concurrent.DefaultThreadFactory;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** The channels with which Netty's tests run: ours with ours, ours with Netty's, Netty's with ours; or Netty's alone. */
+/**
+ * The channels with which Netty's tests run: ours with ours, ours with Netty's, Netty's with ours; or Netty's alone ({@code suite.transport=nio}).
+ *
+ * <p>Some tests leave out event loops with a {@link NioIoHandler}. With {@code suite.transport=unnamed-nio} Netty's own channels are not recognised, and show what those tests
+ * would say of them.
+ */
 final class Transports {
-    private static final boolean IS_STOCK = System.getProperty("suite.transport", "highwire").equals("nio");
-    private static final EventLoopGroup NIO = new MultiThreadIoEventLoopGroup(2, new DefaultThreadFactory("suite-nio", true), NioIoHandler.newFactory());
+    private static final String TRANSPORT = System.getProperty("suite.transport", "highwire");
+    private static final boolean IS_STOCK = TRANSPORT.endsWith("nio");
+    private static final EventLoopGroup NIO = new MultiThreadIoEventLoopGroup(
+            2, new DefaultThreadFactory("suite-nio", true), TRANSPORT.equals("unnamed-nio") ? Unnamed.factory() : NioIoHandler.newFactory());
     private static final EventLoopGroup HIGHWIRE = new MultiThreadIoEventLoopGroup(2, new DefaultThreadFactory("suite-highwire", true), HighwireIoHandler.newFactory());
     private static final AtomicLong LINKED = new AtomicLong();
 
@@ -35,6 +47,49 @@ final class Transports {
                 LINKED.incrementAndGet();
             }
             super.doClose();
+        }
+    }
+
+    /** NIO's handler under another name. */
+    private record Unnamed(IoHandler of) implements IoHandler {
+        static IoHandlerFactory factory() {
+            IoHandlerFactory nio = NioIoHandler.newFactory();
+            return executor -> new Unnamed(nio.newHandler(executor));
+        }
+
+        @Override
+        public void initialize() {
+            of.initialize();
+        }
+
+        @Override
+        public int run(IoHandlerContext context) {
+            return of.run(context);
+        }
+
+        @Override
+        public void prepareToDestroy() {
+            of.prepareToDestroy();
+        }
+
+        @Override
+        public void destroy() {
+            of.destroy();
+        }
+
+        @Override
+        public IoRegistration register(IoHandle handle) throws Exception {
+            return of.register(handle);
+        }
+
+        @Override
+        public void wakeup() {
+            of.wakeup();
+        }
+
+        @Override
+        public boolean isCompatible(Class<? extends IoHandle> type) {
+            return of.isCompatible(type);
         }
     }
 
