@@ -11,6 +11,10 @@ import io.netty.channel.epoll.EpollIoHandler;
 import io.netty.channel.epoll.EpollServerDomainSocketChannel;
 import io.netty.channel.epoll.EpollServerSocketChannel;
 import io.netty.channel.epoll.EpollSocketChannel;
+import io.netty.channel.local.LocalAddress;
+import io.netty.channel.local.LocalChannel;
+import io.netty.channel.local.LocalIoHandler;
+import io.netty.channel.local.LocalServerChannel;
 import io.netty.channel.unix.DomainSocketAddress;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -28,7 +32,8 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicReference;
 
 /**
- * gRPC over Highwire, beside epoll over TCP and over Unix sockets: two JVMs, each with one event loop, rounds in turns, medians of the rounds.
+ * gRPC over Highwire, beside epoll over TCP and over Unix sockets: two JVMs, each with one event loop, rounds in turns, medians of the rounds. Netty's in-memory channels within
+ * one JVM show what no transport can beat.
  *
  * <pre>{@code java -Dhighwire.program=PATH/highwire -cp "target/classes:target/test-classes:target/lib/*" highwire.netty.GrpcBenchmark [ROUNDS] [MILLISECONDS] }</pre>
  */
@@ -36,7 +41,9 @@ public final class GrpcBenchmark {
     private static final int IN_FLIGHT = 16;
 
     private enum Way {
-        HIGHWIRE, HIGHWIRE_UDP, TCP, UNIX;
+        HIGHWIRE, HIGHWIRE_UDP, TCP, UNIX,
+        /** Netty's in-memory channels, both ends in this JVM: what is left if bytes cost nothing. */
+        MEMORY;
 
         Grpc.Transport transport(String door) {
             return switch (this) {
@@ -46,6 +53,8 @@ public final class GrpcBenchmark {
                         new MultiThreadIoEventLoopGroup(1, EpollIoHandler.newFactory()), EpollServerSocketChannel.class, EpollSocketChannel.class);
                 case UNIX -> new Grpc.Transport(
                         new MultiThreadIoEventLoopGroup(1, EpollIoHandler.newFactory()), EpollServerDomainSocketChannel.class, EpollDomainSocketChannel.class);
+                case MEMORY -> new Grpc.Transport(
+                        new MultiThreadIoEventLoopGroup(1, LocalIoHandler.newFactory()), LocalServerChannel.class, LocalChannel.class);
             };
         }
     }
@@ -74,6 +83,12 @@ public final class GrpcBenchmark {
             Map<Way, ManagedChannel> channels = new EnumMap<>(Way.class);
             List<Process> servers = new ArrayList<>();
             for (Way way : Way.values()) {
+                if (way == Way.MEMORY) {
+                    LocalAddress at = new LocalAddress(GrpcBenchmark.class);
+                    way.transport(null).serve(at);
+                    channels.put(way, way.transport(null).connect(at));
+                    continue;
+                }
                 servers.add(new ProcessBuilder(
                         ProcessHandle.current().info().command().orElseThrow(), "-cp", System.getProperty("java.class.path"),
                         "--enable-native-access=ALL-UNNAMED", GrpcBenchmark.class.getName(), "serve", way.name(), engine.door.toString())
