@@ -36,6 +36,12 @@ impl Account<'_> {
         let has_passed = |high: Psn| high.distance_from(self.first_unacknowledged) > tolerated as i32;
         named.is_some_and(has_passed) || self.sacked.highest().is_some_and(has_passed)
     }
+
+    /// Whether a packet is in flight and not known to have arrived.
+    fn is_missing(&self, psn: Psn) -> bool {
+        let is_in_flight = !psn.is_before(self.first_unacknowledged) && psn.is_before(self.next_to_send);
+        is_in_flight && !self.sacked.contains(psn)
+    }
 }
 
 /// What an acknowledgement says.
@@ -134,8 +140,8 @@ impl Clone for Box<dyn RecoveryRule> {
     }
 }
 
-pub(super) use built_in::Rule;
 pub use built_in::{GO_BACK_N, NO_SACK, SACK};
+pub(super) use built_in::{Rule, with_rule};
 
 /// A rule by its name.
 pub struct RecoveryAlgorithm {

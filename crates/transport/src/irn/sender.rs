@@ -6,39 +6,24 @@
 //! Invariants: `next_to_send` is at most `cap` ahead of `first_unacknowledged`, modulo 2^24; only packets in between are marked
 //! in the SACK window.
 
+mod flight;
 mod told;
 
 use super::config::IrnConfig;
-use super::rule::{Account, News, RecoveryRule, Rule};
+use super::rule::{RecoveryRule, Rule, with_rule};
 use super::sack::SackWindow;
+use flight::Flight;
 use highwire_stdx::Duration;
 use highwire_wire::Psn;
 use std::fmt;
 
-/// What the rule may see.
-macro_rules! account {
-    ($window:expr) => {
-        Account {
-            first_unacknowledged: $window.sacked.front(),
-            next_to_send: $window.next_to_send,
-            sacked: &$window.sacked,
-            in_recovery: $window.in_recovery,
-        }
-    };
-}
-
 /// One direction of a queue pair, as seen by the end that sends data.
 #[derive(Clone, Debug)]
 pub struct SenderWindow {
-    /// Its front is the first unacknowledged packet.
-    sacked: SackWindow,
-    next_to_send: Psn,
-    config: IrnConfig,
-    in_recovery: bool,
-    is_timer_quick: bool,
-    /// The last packet that was new when a packet was last resent.
-    recovery_psn: Psn,
+    flight: Flight,
     rule: Rule,
+    config: IrnConfig,
+    is_timer_quick: bool,
     counters: SenderCounters,
 }
 
@@ -91,13 +76,10 @@ impl SenderWindow {
     pub fn new(initial: Psn, config: IrnConfig) -> SenderWindow {
         assert!((1..=IrnConfig::CAP_MAX).contains(&config.cap), "a cap of {} packets", config.cap);
         SenderWindow {
-            sacked: SackWindow::new(initial, config.cap),
-            next_to_send: initial,
-            config,
-            in_recovery: false,
-            is_timer_quick: false,
-            recovery_psn: initial,
+            flight: Flight::new(initial, config.cap),
             rule: Rule::new(initial, &config),
+            config,
+            is_timer_quick: false,
             counters: SenderCounters::default(),
         }
     }
@@ -105,29 +87,29 @@ impl SenderWindow {
     /// The oldest packet that is not cumulatively acknowledged.
     #[inline]
     pub fn first_unacknowledged(&self) -> Psn {
-        self.sacked.front()
+        self.flight.sacked.front()
     }
 
     /// The next packet that was never sent.
     #[inline]
     pub fn next_to_send(&self) -> Psn {
-        self.next_to_send
+        self.flight.next_to_send
     }
 
     /// Packets sent and not cumulatively acknowledged, selectively acknowledged ones included (IRN §3.2).
     #[inline]
     pub fn in_flight(&self) -> u32 {
-        self.next_to_send.distance_from(self.sacked.front()) as u32
+        self.flight.count()
     }
 
     /// Whether a lost packet has been resent whose repair is not confirmed yet.
     pub fn is_in_recovery(&self) -> bool {
-        self.in_recovery
+        self.flight.in_recovery
     }
 
     /// The packets that have been selectively acknowledged.
     pub fn sacked(&self) -> &SackWindow {
-        &self.sacked
+        &self.flight.sacked
     }
 
     /// The parameters it was made with.
@@ -153,8 +135,8 @@ impl SenderWindow {
     #[inline]
     pub fn on_send_new(&mut self) -> Psn {
         debug_assert!(self.can_send_new(), "{} packets in flight, all that BDP-FC allows", self.in_flight());
-        let psn = self.next_to_send;
-        self.next_to_send = psn.next();
+        let psn = self.flight.next_to_send;
+        self.flight.next_to_send = psn.next();
         psn
     }
 
@@ -166,17 +148,20 @@ impl SenderWindow {
 
     #[inline(never)]
     fn ask_rule(&mut self) -> Option<Psn> {
-        let psn = self.rule.next(&account!(self))?;
-        let is_own = matches!(self.rule, Rule::Own(_));
-        (!is_own || self.is_missing(psn)).then_some(psn)
+        with_rule!(&mut self.rule, rule => rule.next(&self.flight.account()))
     }
 
     /// The packet to resend now, if any; the caller transmits it.
     // Rule 1, second half: the cap does not hold a retransmission back, and it has priority over new packets.
     #[inline]
     pub fn poll_retransmit(&mut self) -> Option<Psn> {
-        let psn = self.peek_retransmit()?;
-        self.on_retransmit(psn);
+        if self.rule.is_idle() { None } else { self.resend() }
+    }
+
+    #[inline(never)]
+    fn resend(&mut self) -> Option<Psn> {
+        let psn = with_rule!(&mut self.rule, rule => self.flight.resend(rule))?;
+        self.counters.retransmitted += 1;
         Some(psn)
     }
 
@@ -187,17 +172,22 @@ impl SenderWindow {
             return AckOutcome::default();
         };
         let mut outcome = AckOutcome { newly_acked, newly_arrived, ..AckOutcome::default() };
-        if self.in_recovery || !self.sacked.is_empty() || !self.rule.is_idle() {
-            self.reconsider(None, 0, &mut outcome);
+        if self.flight.is_disturbed() || !self.rule.is_idle() {
+            self.reconsider(&mut outcome);
         }
         outcome
+    }
+
+    #[inline(never)]
+    fn reconsider(&mut self, outcome: &mut AckOutcome) {
+        with_rule!(&mut self.rule, rule => self.flight.on_progress(rule, outcome));
     }
 
     /// A negative acknowledgement: every packet before `cumulative` has arrived, `cumulative` itself has not, and neither
     /// are the `run_len` packets that end with `sack_high` missing. A `run_len` of 0 counts as 1.
     pub fn on_nack(&mut self, cumulative: Psn, sack_high: Psn, run_len: u32) -> AckOutcome {
         // The hardware shifts by the difference without looking; a packet from the network may say anything.
-        if !sack_high.is_before(self.next_to_send) || !cumulative.is_before(sack_high) {
+        if !sack_high.is_before(self.next_to_send()) || !cumulative.is_before(sack_high) {
             self.counters.invalid += 1;
             return AckOutcome::default();
         }
@@ -212,27 +202,24 @@ impl SenderWindow {
             true => (Some(sack_high), run_len.clamp(1, height as u32)),
             false => (None, 0),
         };
-        if let Some(high) = sack_high.filter(|_| self.rule.keeps_sacks()) {
-            outcome.newly_sacked = self.sacked.insert_run(high, run);
-            outcome.newly_arrived += outcome.newly_sacked;
-        }
-        self.reconsider(sack_high, run, &mut outcome);
+        with_rule!(&mut self.rule, rule => self.flight.on_sack(rule, sack_high, run, &mut outcome));
         outcome
     }
 
     /// Every packet before `cumulative` has arrived, and of `psn` the headers alone: a switch had no room for the rest. The packet is
     /// resent at once; the way still delivers, so nothing else is presumed lost.
     pub fn on_trimmed(&mut self, cumulative: Psn, psn: Psn) -> AckOutcome {
-        if !psn.is_before(self.next_to_send) || psn.is_before(cumulative) {
+        if !psn.is_before(self.next_to_send()) || psn.is_before(cumulative) {
             self.counters.invalid += 1;
             return AckOutcome::default();
         }
         let mut outcome = self.on_ack(cumulative);
         let front = self.first_unacknowledged();
-        if psn.is_before(front) || self.sacked.contains(psn) {
+        if psn.is_before(front) || self.flight.sacked.contains(psn) {
             return outcome;
         }
-        outcome.loss_detected |= self.rule.on_trimmed(&account!(self), psn);
+        let account = self.flight.account();
+        outcome.loss_detected |= with_rule!(&mut self.rule, rule => rule.on_trimmed(&account, psn));
         outcome
     }
 
@@ -276,7 +263,7 @@ impl SenderWindow {
             return TimeoutOutcome::Extended(Duration::from_nanos(rest));
         }
         self.counters.timeouts += 1;
-        self.rule.on_timeout(&account!(self));
+        with_rule!(&mut self.rule, rule => rule.on_timeout(&self.flight.account()));
         TimeoutOutcome::Resend
     }
 
@@ -296,54 +283,7 @@ impl SenderWindow {
             return None;
         }
         let steps = steps as u32;
-        Some((steps, steps - self.sacked.advance(cumulative)))
-    }
-
-    /// Lets the rule decide what to repair after the front or the SACK window has changed.
-    #[inline(never)]
-    fn reconsider(&mut self, sack_high: Option<Psn>, sack_run: u32, outcome: &mut AckOutcome) {
-        let is_calm = !self.in_recovery && self.sacked.is_empty() && sack_high.is_none();
-        if is_calm && !self.rule.heeds_progress() {
-            return;
-        }
-        // Rule 3, second half (IRN §3.1): everything sent before the last retransmission has arrived.
-        let recovered = self.in_recovery && self.recovery_psn.is_before(self.first_unacknowledged());
-        self.in_recovery &= !recovered;
-        outcome.recovered = recovered;
-        let news = News { newly_acked: outcome.newly_acked, sack_high, sack_run, recovered };
-        outcome.loss_detected |= self.rule.on_ack(&account!(self), news);
-        self.take_as_resent();
-    }
-
-    /// The packet leaves again.
-    #[inline(never)]
-    fn on_retransmit(&mut self, psn: Psn) {
-        let begins = self.rule.begins_repair(psn);
-        self.rule.on_resent(&account!(self), psn);
-        self.counters.retransmitted += 1;
-        if begins {
-            // Rule 2, second half (authors' hardware code): recovery begins when the packet is transmitted, not when it is
-            // scheduled, for an acknowledgement in between may make it unnecessary.
-            self.in_recovery = true;
-            // Rule 3 (authors' hardware code): every retransmission moves the recovery sequence, not only the first.
-            self.recovery_psn = self.next_to_send.sub(1);
-        }
-        self.take_as_resent();
-    }
-
-    /// Recovery begins with a packet that was resent without beginning it, once that is the front.
-    fn take_as_resent(&mut self) {
-        if !self.in_recovery
-            && let Some(new) = self.rule.repaired_since(self.first_unacknowledged())
-        {
-            (self.in_recovery, self.recovery_psn) = (true, new.sub(1));
-        }
-    }
-
-    /// Whether a packet is in flight and not known to have arrived. Another crate's rule may name any.
-    fn is_missing(&self, psn: Psn) -> bool {
-        let is_in_flight = !psn.is_before(self.first_unacknowledged()) && psn.is_before(self.next_to_send);
-        is_in_flight && !self.sacked.contains(psn)
+        Some((steps, steps - self.flight.sacked.advance(cumulative)))
     }
 }
 

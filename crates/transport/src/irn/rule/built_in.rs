@@ -22,14 +22,29 @@ pub static NO_SACK: RecoveryAlgorithm =
 pub static GO_BACK_N: RecoveryAlgorithm =
     RecoveryAlgorithm { name: "go-back-n", start: &|config| Box::new(GoBackN::new(NOT_YET, config)) };
 
-/// A sender's rule. IRN's own is asked before each packet, and so is not behind a pointer.
+/// A sender's rule. Those of this crate are not behind a pointer: IRN's own is asked before each packet.
+// With a tag of its own, for the same reason: a rule's spare bits would have to be decoded each time.
 #[derive(Clone, Debug)]
+#[repr(u8)]
 pub(in crate::irn) enum Rule {
     Selective(Selective),
     FrontOnly(FrontOnly),
     GoBackN(GoBackN),
-    Own(Box<dyn RecoveryRule>),
+    Own(Distrusted),
 }
+
+/// Does something with the rule itself, whichever it is: the code is made for each, with all that a rule leaves to its trait.
+macro_rules! with_rule {
+    ($rule:expr, $inner:ident => $call:expr) => {
+        match $rule {
+            Rule::Selective($inner) => $call,
+            Rule::FrontOnly($inner) => $call,
+            Rule::GoBackN($inner) => $call,
+            Rule::Own($inner) => $call,
+        }
+    };
+}
+pub(in crate::irn) use with_rule;
 
 impl Rule {
     pub(in crate::irn) fn new(initial: Psn, config: &IrnConfig) -> Rule {
@@ -37,14 +52,19 @@ impl Rule {
             LossRecovery::SelectiveRepeat => Rule::Selective(Selective::new(initial, config)),
             LossRecovery::SelectiveWithoutSack => Rule::FrontOnly(FrontOnly::new(initial, config)),
             LossRecovery::GoBackN => Rule::GoBackN(GoBackN::new(initial, config)),
-            LossRecovery::Own(choice) => Rule::Own(choice.start(config)),
+            LossRecovery::Own(choice) => Rule::Own(Distrusted(choice.start(config))),
         }
     }
 
-    /// Whether it is IRN's own and has nothing in mind: the case of nearly every packet.
+    /// Whether it is this crate's and has nothing in mind: the case of nearly every packet.
     #[inline(always)]
     pub(in crate::irn) fn is_idle(&self) -> bool {
-        matches!(self, Rule::Selective(rule) if rule.is_idle())
+        match self {
+            Rule::Selective(rule) => rule.is_idle(),
+            Rule::FrontOnly(rule) => rule.repair == Repair::Idle,
+            Rule::GoBackN(rule) => rule.repair == Repair::Idle,
+            Rule::Own(_) => false,
+        }
     }
 
     /// What the rule will do next, and the packet that it has in mind; nothing of another crate's rule.
@@ -58,60 +78,44 @@ impl Rule {
     }
 }
 
-macro_rules! pass_on {
-    ($rule:expr, $inner:ident => $call:expr) => {
-        match $rule {
-            Rule::Selective($inner) => $call,
-            Rule::FrontOnly($inner) => $call,
-            Rule::GoBackN($inner) => $call,
-            Rule::Own($inner) => $call,
-        }
-    };
-}
+/// Another crate's rule. It may name any packet; only those that are missing leave.
+#[derive(Clone, Debug)]
+pub(in crate::irn) struct Distrusted(Box<dyn RecoveryRule>);
 
-impl RecoveryRule for Rule {
-    #[inline]
+impl RecoveryRule for Distrusted {
     fn on_ack(&mut self, account: &Account<'_>, news: News) -> bool {
-        pass_on!(self, rule => rule.on_ack(account, news))
+        self.0.on_ack(account, news)
     }
 
-    #[inline]
     fn on_trimmed(&mut self, account: &Account<'_>, psn: Psn) -> bool {
-        pass_on!(self, rule => rule.on_trimmed(account, psn))
+        self.0.on_trimmed(account, psn)
     }
 
-    #[inline]
     fn on_timeout(&mut self, account: &Account<'_>) {
-        pass_on!(self, rule => rule.on_timeout(account));
+        self.0.on_timeout(account);
     }
 
-    #[inline]
     fn next(&mut self, account: &Account<'_>) -> Option<Psn> {
-        pass_on!(self, rule => rule.next(account))
+        self.0.next(account).filter(|&psn| account.is_missing(psn))
     }
 
-    #[inline]
     fn on_resent(&mut self, account: &Account<'_>, psn: Psn) {
-        pass_on!(self, rule => rule.on_resent(account, psn));
+        self.0.on_resent(account, psn);
     }
 
-    #[inline]
     fn begins_repair(&self, psn: Psn) -> bool {
-        pass_on!(self, rule => rule.begins_repair(psn))
+        self.0.begins_repair(psn)
     }
 
-    #[inline]
     fn repaired_since(&self, front: Psn) -> Option<Psn> {
-        pass_on!(self, rule => rule.repaired_since(front))
+        self.0.repaired_since(front)
     }
 
-    #[inline]
     fn heeds_progress(&self) -> bool {
-        pass_on!(self, rule => rule.heeds_progress())
+        self.0.heeds_progress()
     }
 
-    #[inline]
     fn keeps_sacks(&self) -> bool {
-        pass_on!(self, rule => rule.keeps_sacks())
+        self.0.keeps_sacks()
     }
 }

@@ -67,6 +67,7 @@ impl Selective {
         self.is_presumed = false;
     }
 
+    #[inline]
     fn continue_recovery(&mut self, account: &Account<'_>, news: News) {
         let front = account.first_unacknowledged;
         if news.newly_acked > 0
@@ -146,6 +147,7 @@ impl Selective {
     }
 
     /// Rule 4 (IRN §3.1): a packet is a hole only below a selectively acknowledged one.
+    #[inline]
     fn find_hole(&mut self, account: &Account<'_>) -> Option<Psn> {
         let mut hole = account.sacked.next_hole(self.retransmit_psn.next());
         while let Some(psn) = hole.filter(|&psn| self.trimmed.was_resent(psn)) {
@@ -168,7 +170,7 @@ impl Selective {
 }
 
 impl RecoveryRule for Selective {
-    #[inline]
+    #[inline(always)]
     fn on_ack(&mut self, account: &Account<'_>, news: News) -> bool {
         let mut in_recovery = account.in_recovery;
         if news.recovered {
@@ -196,7 +198,7 @@ impl RecoveryRule for Selective {
         self.resend_front(account);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, account: &Account<'_>) -> Option<Psn> {
         if !self.trimmed.is_empty()
             && let Some(psn) = self.trimmed.next()
