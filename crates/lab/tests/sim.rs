@@ -116,7 +116,7 @@ fn what_was_interrupted_goes_on_where_it_was() {
     let runs = std::fs::read_dir(folder.join("kept/.runs")).expect("it is there");
     let one = runs.map(|entry| entry.expect("it is readable").path()).next().expect("there are four");
     std::fs::write(one, "{").expect("it is ours");
-    run("2", &["3 of 4 runs have been played before", "1 runs in"]);
+    run("2", &["3 of 4 runs have been played before", "1 run in"]);
 }
 
 /// As in `docs/experiments.md`: with `xargs` instead of GNU parallel, or of an array job.

@@ -19,6 +19,10 @@ fn plan(network: &str, transport: &str, workload: &str) -> Plan {
         "g.txt" => Ok(graph.to_owned()),
         "huge.cdf" => Ok("1 0\n5000000000 100\n".to_owned()),
         "small.cdf" => Ok("1 0\n2000 100\n".to_owned()),
+        // Two flows from one host, which none of the receivers has alone.
+        "long.csv" => {
+            Ok("start,source,destination,size\n0us,0,1,2000000000\n1ms,0,2,2000000000\n".to_owned())
+        }
         other => nothing(other),
     };
     Plan::read("p.toml", &text, Scale::Small, &load).unwrap_or_else(|error| panic!("{error}\n{text}"))
@@ -39,6 +43,10 @@ fn check(network: &str, transport: &str, workload: &str, expected: &str) {
     assert!(found.iter().any(|line| line.starts_with(expected)), "no `{expected}` in {found:#?}");
     let is_error = expected.starts_with("error");
     assert_eq!(found.iter().any(|line| line.starts_with("error")), is_error, "{found:#?}");
+    // A value that cannot be is not also one that nothing uses.
+    let key = expected.split(": ").nth(1).unwrap_or_default();
+    let also = format!("warning: {key}: nothing uses it");
+    assert!(!is_error || !found.iter().any(|line| line.starts_with(&also)), "{found:#?}");
 }
 
 #[test]
@@ -151,6 +159,12 @@ fn values_that_cannot_be_are_refused_with_line_and_key() {
         ("", "gap = \"10KB\"", "", "error: 6 transport.gap: 10000 bytes"),
         ("", "turn = 0", "", "error: 6 transport.turn: 0"),
         ("", "reordering = 90000000", "", "error: 6 transport.reordering: 90000000"),
+        (
+            "",
+            "protocol = \"iwarp\", congestion = \"aimd\"",
+            "",
+            "error: 6 transport.congestion: iWARP's TCP has",
+        ),
         // The workload.
         (star, "", "load = 1.2", "error: 7 workload.load: 1.2"),
         (star, "", "load = 0", "error: 7 workload.load: 0 "),
@@ -209,6 +223,61 @@ fn values_that_cannot_be_are_refused_with_line_and_key() {
             "pattern = \"incast-among-poisson\", senders = 2, start = \"11ms\", afterwards = \"5ms\"",
             "error: 7 workload.start: the incast begins at",
         ),
+        // What no link can carry before the run is over.
+        (
+            star,
+            "",
+            "pattern = \"incast\", senders = 2, bytes = \"2GB\", time_limit = \"400ms\"",
+            "error: 7 workload.bytes: its flows take at least 0.400 s, and the run ends at 400ms",
+        ),
+        (
+            star,
+            "",
+            "pattern = \"incast\", senders = 2, bytes = \"5MB\", start = \"9.9995s\"",
+            "error: 7 workload.bytes: its flows take at least 10.000 s, and the run ends at 10s",
+        ),
+        (
+            star,
+            "",
+            "pattern = \"incast-among-poisson\", senders = 2, bytes = \"4GB\", time_limit = \"700ms\"",
+            "error: 7 workload.bytes: its flows take at least 0.800 s",
+        ),
+        (
+            star,
+            "",
+            "pattern = \"permutation\", bytes = \"2GB\", time_limit = \"400ms\"",
+            "error: 7 workload.bytes: its flows take at least 0.400 s",
+        ),
+        (
+            star,
+            "",
+            "pattern = \"all-reduce\", bytes = \"2GB\", time_limit = \"600ms\"",
+            "error: 7 workload.bytes: its flows take at least 0.600 s",
+        ),
+        (
+            star,
+            "",
+            "pattern = \"all-to-all\", bytes = \"2GB\", time_limit = \"400ms\"",
+            "error: 7 workload.bytes: its flows take at least 0.400 s",
+        ),
+        (
+            star,
+            "",
+            "pattern = \"tree-all-reduce\", bytes = \"2GB\", time_limit = \"400ms\"",
+            "error: 7 workload.bytes: its flows take at least 0.400 s",
+        ),
+        (
+            star,
+            "",
+            "pattern = \"trace\", trace = \"long.csv\", time_limit = \"800ms\"",
+            "error: 7 workload.trace: its flows take at least 0.800 s, and the run ends at 800ms",
+        ),
+        (
+            star,
+            "",
+            "pattern = \"trace\", trace = \"long.csv\", time_limit = \"1ms\"",
+            "error: 7 workload.trace: its last flow starts at 1ms, and the run ends at 1ms",
+        ),
         (star, "", "time_limit = \"0us\"", "error: 7 workload.time_limit: it is longer than nothing"),
         (
             graph,
@@ -250,6 +319,19 @@ fn what_is_odd_is_a_warning() {
         (graph, "", "load = 0.9", "warning: 7 workload.load: the link from `"),
         ("shape = \"leaf-spine\", spines = 1", "", "load = 0.7", "warning: 7 workload.load: the link from `"),
         ("shape = \"dumbbell\", trunk_rate = \"10Gbps\"", "", "", "warning: 5 network.shape: the link from"),
+        (
+            star,
+            "",
+            "load = 0.00001, duration = \"10us\"",
+            "warning: 7 workload.load: about 0.000 flows arrive in 10us: a run may have none",
+        ),
+        // As many arrive before what is measured as the load asks for.
+        (
+            star,
+            "",
+            "warm_up = \"10ms\", duration = \"1ns\"",
+            "warning: 7 workload.duration: about 0.000 flows arrive in 1ns",
+        ),
         (
             star,
             "",

@@ -7,6 +7,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use highwire_sim::campaign::{Campaign, Part, Played, Shard};
 use highwire_sim::plan::{Plan, Scale};
+use highwire_stdx::words::{counted, named};
 
 use super::flows::{FlowFiles, Form};
 use super::kept::Kept;
@@ -135,7 +136,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if !args.json {
         let seconds = started.elapsed().as_secs_f64();
         let played = if args.kept { 0 } else { campaign.job_count() - campaign.kept_count() };
-        console.line(format!("{played} runs in {seconds:.1} s on {threads} threads"))?;
+        let (runs, threads) = (named(played as u64, "run"), counted(threads as u64, "thread"));
+        console.line(format!("{played} {runs} in {seconds:.1} s on {threads}"))?;
     }
     console.finish()?;
     if let Some(Err(error)) = flows.map(FlowFiles::finish) {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use highwire_sim::campaign::{Campaign, Shard};
 use highwire_sim::plan::{Plan, Scale, shipped};
+use highwire_stdx::words::named;
 use serde_json::json;
 
 use super::plans;
@@ -66,7 +67,7 @@ pub(super) fn check(args: &PlanArgs) -> Result<ExitCode> {
     let mut console = Console::new();
     let (all, different) = (campaign.runs(0).len(), campaign.job_count());
     let same = if all == different { String::new() } else { format!(", {different} of them different") };
-    console.line(format!("{}: right; {all} runs{same}", plans[0].name))?;
+    console.line(format!("{}: right; {all} {}{same}", plans[0].name, named(all as u64, "run")))?;
     console.finish()?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use highwire_rnic::CongestionChoice;
+use highwire_stdx::words::counted;
 
 use super::{PARAMETERS, Plan, Setting, Unit};
 use crate::plan::Params;
@@ -15,9 +16,10 @@ impl Plan {
         let points = self.combinations().len();
         let _ = writeln!(
             text,
-            "\n{} runs: {} schemes, {points} points, seeds {} to {}",
-            runs.len(),
-            self.schemes.len(),
+            "\n{}: {}, {}, seeds {} to {}",
+            counted(runs.len() as u64, "run"),
+            counted(self.schemes.len() as u64, "scheme"),
+            counted(points as u64, "point"),
             self.first_seed,
             self.first_seed + u64::from(self.seeds) - 1
         );

@@ -4,17 +4,17 @@
 //! built. Every finding names the line and the key that it is about.
 
 mod limits;
+mod traffic;
 mod usage;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::lower::{self, listens_to_marks, ports_max, priorities};
-use super::{PARAMETERS, Params, Plan, PlanError};
+use super::{PARAMETERS, Params, Plan, PlanError, Value};
 use crate::ScenarioError;
 use crate::scenario::{Network, PfcChoice, Scheme, Transport, hungriest};
-use crate::ways::busiest_link;
-use highwire_fabric::{Buffering, HostId, LinkSpec, NodeId, Pfc, Span, Time, Topology};
+use highwire_fabric::{Buffering, LinkSpec, NodeId, Pfc, Span, Topology};
 
 pub(crate) use usage::is_used;
 
@@ -47,6 +47,11 @@ impl Plan {
     }
 }
 
+/// A time as a plan would write it.
+fn shown(span: Span) -> String {
+    Value::Span(span).to_string()
+}
+
 struct Review<'p> {
     plan: &'p Plan,
     found: Vec<Finding>,
@@ -60,6 +65,11 @@ impl Review<'_> {
         if !self.found.contains(&finding) {
             self.found.push(finding);
         }
+    }
+
+    /// Whether a parameter cannot be as it is; then it does not matter what uses it.
+    fn has_error(&self, name: &str) -> bool {
+        self.found.iter().any(|finding| finding.is_error && finding.about.key == name)
     }
 
     /// Settings that no run uses.
@@ -94,7 +104,7 @@ impl Review<'_> {
                 }
                 let problem = "nothing uses it: every scheme sets it anew";
                 self.add(false, Some(place), name, problem.into());
-            } else if !used.contains(&at) {
+            } else if !used.contains(&at) && !self.has_error(name) {
                 let problem = format!("nothing uses it here: {}", usage::needs(name));
                 self.add(false, Some(place), name, problem);
             }
@@ -202,12 +212,13 @@ impl Look<'_, '_> {
             let place = Some(failure.place.clone());
             let end = [&failure.from, &failure.to].into_iter().find(|name| hosts.contains(name.as_str()));
             if failure.at >= limit {
-                let problem = format!("it fails at {}, and the run ends at {limit}", failure.at);
+                let problem =
+                    format!("it fails at {}, and the run ends at {}", shown(failure.at), shown(limit));
                 self.review.add(false, place, "link_failures", problem);
             } else if let (Some(host), None) = (end, failure.until) {
                 let problem = format!(
                     "`{host}` has no other link, so flows from and to it never end after {}: add `until`",
-                    failure.at
+                    shown(failure.at)
                 );
                 self.review.add(false, place, "link_failures", problem);
             }
@@ -321,132 +332,6 @@ impl Look<'_, '_> {
                 "RoCE over PFC has no timeouts, so a flow that loses its last packet or an acknowledgement never ends: \
                  `transport.timeouts = \"on\"` switches them on",
             );
-        }
-    }
-
-    fn traffic(&mut self, topology: &Topology) {
-        let span = |name| self.params.span(name).unwrap_or_default();
-        let pattern = self.params.word("workload.pattern").unwrap_or_default();
-        let (is_random, is_incast) =
-            (["poisson", "incast-among-poisson"].contains(&pattern), pattern.starts_with("incast"));
-        let hosts = topology.host_count();
-        let limit = span("workload.time_limit");
-        if pattern == "trace" {
-            return self.trace(topology, limit);
-        }
-        let measured = span("workload.warm_up") + span("workload.duration");
-        let (afterwards, start) = (span("workload.afterwards"), span("workload.start"));
-        if is_random {
-            if measured + afterwards >= limit {
-                let problem =
-                    format!("flows arrive for {}, and the run ends at {limit}", measured + afterwards);
-                self.wrong(&["workload.time_limit", "workload.duration", "workload.warm_up"], problem);
-                return;
-            }
-            self.load(topology, measured + afterwards);
-        }
-        if is_incast {
-            self.incast(hosts);
-            if start >= limit {
-                let problem = format!("the incast begins at {start}, and the run ends at {limit}");
-                self.wrong(&["workload.start", "workload.time_limit"], problem);
-            } else if is_random && afterwards > Span::ZERO && start > measured {
-                let problem = format!("the incast begins at {start}, and the run may end at {measured}");
-                self.wrong(&["workload.start"], problem);
-            } else if is_random && start > measured + afterwards {
-                self.odd(&["workload.start"], "the incast begins when the other traffic has ended");
-            }
-        }
-        if !is_random {
-            self.sizes(pattern, hosts);
-        }
-    }
-
-    fn trace(&mut self, topology: &Topology, limit: Span) {
-        let trace = match lower::trace(self.review.plan, self.params) {
-            Ok(trace) => trace,
-            Err(ScenarioError::Value { problem, .. }) => {
-                return self.wrong(&["workload.trace", "workload.pattern"], problem);
-            }
-            Err(error) => return self.impossible(&error),
-        };
-        if let Err(error) = trace.flows(topology) {
-            return self.wrong(&["workload.trace"], error.to_string());
-        }
-        let last = trace.last_start();
-        if last >= Time::ZERO + limit {
-            let problem = format!("its last flow starts at {last}, and the run ends at {limit}");
-            self.wrong(&["workload.trace", "workload.time_limit"], problem);
-        }
-    }
-
-    fn incast(&mut self, hosts: u32) {
-        let count = |name| self.params.count(name).unwrap_or_default();
-        let (senders, receiver) = (count("workload.senders"), count("workload.receiver"));
-        if receiver >= u64::from(hosts) {
-            let problem = format!("there is no host {receiver}; the last of {hosts} is {}", hosts - 1);
-            self.wrong(&["workload.receiver", "network.shape"], problem);
-        }
-        if senders >= u64::from(hosts) {
-            let problem = format!("{senders} senders are too many for {hosts} hosts, of which one receives");
-            self.wrong(&["workload.senders", "network.shape"], problem);
-        }
-    }
-
-    /// How large flows become that share a number of bytes.
-    fn sizes(&mut self, pattern: &str, hosts: u32) {
-        let count = |name| self.params.count(name).unwrap_or_default();
-        let bytes = self.params.bytes("workload.bytes").unwrap_or_default();
-        let hosts = u64::from(hosts);
-        let (flows, parts) = match pattern {
-            "incast" => {
-                let flows = count("workload.senders").saturating_mul(count("workload.connections"));
-                (flows, flows)
-            }
-            "all-to-all" => (hosts * (hosts - 1), hosts - 1),
-            "all-reduce" => (2 * hosts * (hosts - 1), hosts),
-            "tree-all-reduce" => {
-                let parts = count("workload.parts");
-                (parts.saturating_mul(2 * (hosts - 1)), parts)
-            }
-            "permutation" => (hosts, 1),
-            _ => return,
-        };
-        if flows > limits::FLOWS_MAX {
-            self.wrong(
-                &["workload.connections", "workload.senders", "network.shape"],
-                limits::too_many(flows),
-            );
-        } else if bytes < parts {
-            let problem = format!("less than one byte for each of {parts} flows");
-            self.wrong(&["workload.bytes"], problem);
-        } else if bytes.div_ceil(parts.max(1)) > limits::FLOW_BYTES_MAX {
-            let each = bytes.div_ceil(parts.max(1));
-            self.wrong(&["workload.bytes"], format!("a flow of {each} bytes: no message has more than 2^31"));
-        }
-    }
-
-    fn load(&mut self, topology: &Topology, span: Span) {
-        let load = self.params.number("workload.load").unwrap_or(0.7);
-        let Ok(sizes) = lower::sizes(self.review.plan, self.params) else { return };
-        if sizes.bytes_max() > limits::FLOW_BYTES_MAX as f64 {
-            let problem = format!("flows of {:.0} bytes: no message has more than 2^31", sizes.bytes_max());
-            return self.wrong(&["workload.sizes"], problem);
-        }
-        let mtu = self.params.bytes("transport.mtu").map_or(1024, |mtu| mtu as u32);
-        let mean_bits = 8.0 * sizes.mean_wire_bytes(mtu, 62);
-        let rates = (0..topology.host_count()).map(|h| topology.host_link(HostId(h)).rate.as_bps() as f64);
-        let flows = load * rates.sum::<f64>() * span.as_secs_f64() / mean_bits;
-        if flows > limits::FLOWS_MAX as f64 {
-            let keys = ["workload.duration", "workload.warm_up", "workload.afterwards", "workload.load"];
-            return self.wrong(&keys, limits::too_many(flows as u64));
-        }
-        if let Some(link) = busiest_link(topology, load).filter(|link| link.share > 1.0 + 1e-9) {
-            let problem = format!(
-                "the link from `{}` to `{}` is asked for {:.1} times what it carries, so its queues grow as long as flows arrive",
-                link.from, link.to, link.share
-            );
-            self.odd(&["workload.load", "network.shape"], problem);
         }
     }
 }

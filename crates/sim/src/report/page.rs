@@ -1,5 +1,6 @@
 //! The page: one file with its data, its style and its script; no address but its own, readable in light and in the dark.
 
+use highwire_stdx::words::counted;
 use serde::Serialize;
 
 use super::verdict::cells;
@@ -156,8 +157,8 @@ fn facts(plan: &Plan, measures: &[Measures]) -> Vec<String> {
     } else {
         facts.push(value("workload.pattern"));
     }
-    let seeds = if plan.seeds == 1 { "seed" } else { "seeds" };
-    facts.push(format!("{} runs, {} {seeds} each", measures.len(), plan.seeds));
+    let (runs, seeds) = (measures.len() as u64, plan.seeds.into());
+    facts.push(format!("{}, {} each", counted(runs, "run"), counted(seeds, "seed")));
     facts.push(format!("{} flows", Metric::Flows.show(flows)));
     facts.push(format!("{} packet-hops", Metric::PacketHops.show(hops)));
     facts

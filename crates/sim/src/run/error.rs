@@ -2,6 +2,7 @@
 
 use highwire_fabric::{Time, Violation};
 
+use crate::plan::Value;
 use crate::{FlowId, ScenarioError};
 
 /// Why there is no outcome.
@@ -75,6 +76,7 @@ impl std::fmt::Display for RunError {
                 let are = if *flows == 1 { "flow is" } else { "flows are" };
                 write!(f, "at {at} {flows} {are} not over, the first is flow {}", first.0)?;
                 if let Some(limit) = limit {
+                    let limit = Value::Span(limit.since(Time::ZERO));
                     write!(f, "; the run has reached its limit, `time_limit` of {limit}")?;
                 }
                 if *has_no_timeouts {

@@ -1,5 +1,6 @@
 //! The values that each parameter may have, by itself.
 
+use super::shown;
 use crate::plan::Value;
 use crate::plan::lower::WINDOW_MAX;
 use highwire_fabric::Span;
@@ -105,7 +106,7 @@ fn span_of(name: &str, span: Span) -> Result<(), String> {
         return Err("it is longer than nothing".into());
     }
     if span > longest {
-        return Err(format!("{span} is too long; at most {longest}"));
+        return Err(format!("{} is too long; at most {}", shown(span), shown(longest)));
     }
     Ok(())
 }
