@@ -7,6 +7,7 @@ mod riscv;
 use common::lab;
 use riscv::{bare, handled, program};
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 fn run(words: &[&str]) -> (i32, String, String) {
     let output = lab(words).output().expect("it starts");
@@ -484,5 +485,85 @@ fn a_traces_page_has_colours_stalls_and_stages() {
         assert!(count("marks") > 100 && count("hues") > 1 && count("stalls") > 5, "{width}");
         assert!(count("stages") > 100, "{width}: {}", count("stages"));
         assert_eq!(count("overflow"), 0, "{width}: the page scrolls sideways");
+        drawn_where_it_happened(&dom, &data);
     }
+}
+
+/// A part of a drawn page, from one element to the next.
+fn part<'a>(dom: &'a str, id: &str, next: &str) -> &'a str {
+    let (_, rest) = dom.split_once(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("no {id}"));
+    rest.split_once(&format!("id=\"{next}\"")).map_or(rest, |(part, _)| part)
+}
+
+/// The elements of this name with their attributes, and the text up to the next tag under the name `text`.
+fn elements(part: &str, name: &str) -> Vec<HashMap<String, String>> {
+    let start = format!("<{name} ");
+    let all = part.split(&start).skip(1).filter_map(|rest| rest.split_once('>'));
+    let read = |(head, text): (&str, &str)| {
+        let attributes = head.split("\" ").filter_map(|pair| pair.split_once("=\""));
+        let attributes = attributes.map(|(key, value)| (key, value.trim_end_matches('"')));
+        let text = ("text", text.split('<').next().unwrap_or_default());
+        attributes.chain([text]).map(|(key, value)| (key.to_string(), value.to_string())).collect()
+    };
+    all.map(read).collect()
+}
+
+/// Each event of the message that the page begins with, the last of six, stands in the row of its place, at its cycle and in the
+/// message's colour; stalls have a colour per cause; each instruction's stages end with its commit.
+fn drawn_where_it_happened(dom: &str, data: &Value) {
+    let number = |value: &Value| value.as_u64().unwrap();
+    let (from, end) = (number(&data["messages"][5][0]), number(&data["messages"][5][1]));
+    let view = part(dom, "view", "legend");
+    let at = |attributes: &HashMap<String, String>, key: &str| attributes[key].parse::<f64>().unwrap();
+    let labels = elements(view, "text");
+    let row_of = |name: &str| {
+        let label =
+            labels.iter().find(|label| label["text"] == name).unwrap_or_else(|| panic!("no row {name}"));
+        at(label, "y") - 13.0
+    };
+    let marks = elements(view, "rect");
+    let found = |cycle: u64, row: &str| {
+        let (x, y) = (151.0 + 14.0 * (cycle - from) as f64, row_of(row));
+        marks.iter().filter(move |mark| at(mark, "x") == x && at(mark, "y") == y).collect::<Vec<_>>()
+    };
+    let mut own = BTreeSet::new();
+    for stamp in data["stamps"].as_array().unwrap() {
+        let cycle = number(&stamp[0]);
+        if stamp[4] == 5 && (from..end).contains(&cycle) {
+            let here = found(cycle, stamp[1].as_str().unwrap());
+            let here =
+                here.iter().find(|mark| mark["opacity"] == "1").unwrap_or_else(|| panic!("no {stamp}"));
+            own.insert(here["fill"].clone());
+        }
+    }
+    assert_eq!(own.len(), 1, "a message has one colour: {own:?}");
+    let faint: BTreeSet<_> =
+        marks.iter().filter(|mark| mark["opacity"] != "1").map(|mark| mark["fill"].clone()).collect();
+    assert!(faint.len() > 1 && faint.is_disjoint(&own), "{faint:?} beside {own:?}");
+    let mut causes: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for stall in data["stalls"].as_array().unwrap() {
+        let (first, cycles) = (number(&stall[0]), number(&stall[2]));
+        if first >= from && first + cycles <= end {
+            let row = format!("core {} stalls", stall[1]);
+            let here = found(first, &row);
+            let width = (14.0 * cycles as f64 - 2.0).max(2.0);
+            let here =
+                here.iter().find(|mark| at(mark, "width") == width).unwrap_or_else(|| panic!("no {stall}"));
+            causes.entry(stall[3].as_str().unwrap()).or_default().insert(here["fill"].clone());
+        }
+    }
+    let colours: BTreeSet<_> = causes.values().flatten().collect();
+    assert!(causes.len() > 1 && colours.len() == causes.len(), "a colour per cause: {causes:?}");
+    let letters = elements(part(dom, "stages", "rows"), "text");
+    let written: Vec<_> = letters.iter().filter(|letter| letter["text"] == "W").collect();
+    let commits = data["commits"].as_array().unwrap().iter().map(|commit| number(&commit[0]));
+    for (place, cycle) in commits.filter(|cycle| (from..end).contains(cycle)).take(300).enumerate() {
+        let x = 266.5 + 14.0 * (cycle - from + 3) as f64;
+        assert_eq!(
+            (at(written[place], "x"), at(written[place], "y")),
+            (x, 33.0 + 18.0 * place as f64),
+            "{cycle}"
+        );
+    }
+    assert!(written.len() > 20);
 }
