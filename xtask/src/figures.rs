@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::bench::machine;
 use crate::measure::Program;
-use crate::measurements;
+use crate::measurements::{self, Section};
 use crate::shell::{Line, target_dir};
 use choices::choices;
 use results::Results;
@@ -30,7 +30,7 @@ use results::Results;
   cargo xtask figures --program 1a2b3c4         go on with the program of that commit, whose runs are kept
   cargo xtask figures --full --shard 3/16       a part, on one of several machines or beside other parts
   cargo xtask figures --full --table            play nothing: what has been played, what has not
-  cargo xtask figures --table --write-docs      and put the tables into docs/measurements/irn.md
+  cargo xtask figures --table --write-docs      and put the tables into docs/measurements/irn*.md
 
 A campaign that was stopped goes on where it was: finished runs are kept in target/figures/COMMIT and
 target/figures-full/COMMIT, with the program. Parts may share such a folder, or copies of it: afterwards, join the
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Play nothing, show what has been played.
     #[arg(long)]
     table: bool,
-    /// Rewrite the tables of docs/measurements/irn.md.
+    /// Rewrite the tables of docs/measurements/irn*.md.
     #[arg(long)]
     write_docs: bool,
 }
@@ -83,6 +83,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let shown = if args.write_docs || args.table { all } else { wanted };
     studio.collect(args, &shown)?;
     let result = Results::read(&studio.folder, &shown)?;
+    if result.is_empty() {
+        bail!("there is no result in {}", studio.folder.display());
+    }
     println!("\n{}", result.table.to_text());
     for plan in OPEN.iter().filter(|plan| shown.iter().any(|name| name == *plan)) {
         if let Some(table) = choices(&studio.folder, plan)? {
@@ -91,7 +94,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     println!("{}; a page per plan: {}", result.summary(), studio.folder.join("*/report.html").display());
     if args.write_docs {
-        write_docs(&result, &studio, args.full)?;
+        write_docs(&studio, &shown, args.full)?;
     }
     Ok(if has_worked { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -182,14 +185,26 @@ fn all_plans(program: &Program) -> Result<Vec<String>> {
     Ok(plans.iter().filter_map(|plan| Some(plan["name"].as_str()?.to_string())).collect())
 }
 
-fn write_docs(results: &Results, studio: &Studio, is_full: bool) -> Result<()> {
+/// The plans of §4.4, whose table has a page of its own.
+fn is_sweep(plan: &str) -> bool {
+    ["sweep-", "incast-", "window-cc"].iter().any(|start| plan.starts_with(start))
+}
+
+fn write_docs(studio: &Studio, plans: &[String], is_full: bool) -> Result<()> {
     let scale = if is_full { "the paper's scale" } else { "the small scale" };
     let by = format!("at {scale}, by the program of commit {}, on {}.", studio.commit, machine()?.trim());
-    let text = format!("{}, {by}\n\n{}", results.summary(), results.table.to_folded_markdown("Every figure"));
-    if is_full { measurements::FIGURES_AT_FULL_SCALE } else { measurements::FIGURES }.write(&text)?;
+    let write = |section: Section, title: &str, plans: &[String]| {
+        let results = Results::read(&studio.folder, plans)?;
+        let table = results.table.to_folded_markdown(title);
+        section.write(&format!("{}, {by}\n\n{table}", results.summary()))
+    };
     if is_full {
-        return Ok(());
+        return write(measurements::FIGURES_AT_FULL_SCALE, "Every figure", plans);
     }
+    let (sweeps, figures): (Vec<String>, Vec<String>) =
+        plans.iter().cloned().partition(|plan| is_sweep(plan));
+    write(measurements::FIGURES, "Every figure", &figures)?;
+    write(measurements::SWEEPS, "Every sweep", &sweeps)?;
     for (plan, section) in OPEN.iter().zip([measurements::PARTIAL_ACKS, measurements::OPEN_CHOICES]) {
         if let Some(table) = choices(&studio.folder, plan)? {
             let text =

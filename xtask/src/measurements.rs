@@ -64,9 +64,10 @@ pub(crate) const CORES: Section = Section::of("cores.md", "cores");
 pub(crate) const SIMULATOR: Section = Section::of("simulator.md", "simulator");
 pub(crate) const NANOPU_SIMULATOR: Section = Section::of("simulator.md", "nanopu");
 pub(crate) const FIGURES: Section = Section::of("irn.md", "figures");
-pub(crate) const FIGURES_AT_FULL_SCALE: Section = Section::of("irn.md", "figures at full scale");
-pub(crate) const PARTIAL_ACKS: Section = Section::of("irn.md", "partial acknowledgements");
-pub(crate) const OPEN_CHOICES: Section = Section::of("irn.md", "open choices");
+pub(crate) const SWEEPS: Section = Section::of("irn-sweeps.md", "sweeps");
+pub(crate) const FIGURES_AT_FULL_SCALE: Section = Section::of("irn-full.md", "figures at full scale");
+pub(crate) const PARTIAL_ACKS: Section = Section::of("irn-choices.md", "partial acknowledgements");
+pub(crate) const OPEN_CHOICES: Section = Section::of("irn-choices.md", "open choices");
 pub(crate) const NANOPU_EXPERIMENTS: Section = Section::of("nanopu.md", "experiments");
 pub(crate) const ROCKET_BENCHMARKS: Section = Section::of("nanopu-hardware.md", "rocket benchmarks");
 pub(crate) const ROCKET_SEQUENCES: Section = Section::of("nanopu-hardware.md", "rocket sequences");
@@ -84,7 +85,7 @@ pub(crate) const SOFT_ROCE: Section = Section::of("soft-roce.md", "suites");
 
 /// All of them; those of `docs/wake.md` and `docs/compatibility.md` are kept by their own commands.
 #[cfg(test)]
-const ALL: [Section; 31] = [
+const ALL: [Section; 32] = [
     MACHINE,
     SPEED,
     PROTOCOL,
@@ -101,6 +102,7 @@ const ALL: [Section; 31] = [
     SIMULATOR,
     NANOPU_SIMULATOR,
     FIGURES,
+    SWEEPS,
     FIGURES_AT_FULL_SCALE,
     PARTIAL_ACKS,
     OPEN_CHOICES,

@@ -1,5 +1,6 @@
 //! The files and tables of `sim run` and `sim merge`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -120,8 +121,17 @@ pub(super) fn document(plan: &Plan, runs: &[Run], measures: &[Measures], failure
         "figure": plan.figure,
         "title": plan.title,
         "runs": runs.len(),
+        "missing": missing(plan, runs, failures),
         "seeds": plan.seeds,
         "failures": failures,
         "verdicts": verdicts.collect::<Vec<_>>(),
     })
+}
+
+/// Points and schemes of which no run is there and none has failed: a campaign has not come to them yet.
+fn missing(plan: &Plan, runs: &[Run], failures: &[String]) -> usize {
+    let there: BTreeSet<(usize, &[usize])> =
+        runs.iter().map(|run| (run.scheme, run.points.as_slice())).collect();
+    let all = plan.schemes.len() * plan.combinations().len();
+    all.saturating_sub(there.len() + failures.len())
 }
