@@ -371,3 +371,53 @@ fn forged_acknowledgements_do_no_harm() {
         }
     }
 }
+
+/// A rule that names packets around everything that was sent, one after the other.
+#[derive(Clone, Debug)]
+struct Wild(u32);
+
+static WILD: RecoveryAlgorithm = RecoveryAlgorithm { name: "wild", start: &|_| Box::new(Wild(0)) };
+
+impl RecoveryRule for Wild {
+    fn on_ack(&mut self, _account: &Account<'_>, _news: News) -> bool {
+        false
+    }
+    fn on_timeout(&mut self, _account: &Account<'_>) {}
+    fn next(&mut self, account: &Account<'_>) -> Option<Psn> {
+        self.0 += 1;
+        Some(account.first_unacknowledged.sub(4).add(self.0))
+    }
+    fn on_resent(&mut self, _account: &Account<'_>, _psn: Psn) {}
+}
+
+#[test]
+fn of_what_another_crates_rule_names_only_missing_packets_leave() {
+    let choice = RecoveryChoice::register(&WILD).expect("the name is free");
+    let config = IrnConfig::default().with_recovery(LossRecovery::Own(choice));
+    let mut window = SenderWindow::new(Psn::new(10), config);
+    for _ in 0..5 {
+        window.on_send_new();
+    }
+    // 10 has arrived; of 11 to 14, which are in flight, 12 and 13 have.
+    window.on_nack(Psn::new(11), Psn::new(13), 2);
+    // The rule names 8 to 19.
+    let left: Vec<u32> = (0..12).filter_map(|_| window.poll_retransmit()).map(Psn::value).collect();
+    assert_eq!(left, [11, 14]);
+}
+
+#[test]
+fn every_rule_tolerates_packets_that_overtake_each_other() {
+    for recovery in [LossRecovery::SelectiveRepeat, LossRecovery::SelectiveWithoutSack, LossRecovery::GoBackN]
+    {
+        let config = IrnConfig::default().with_recovery(recovery).with_reordering(3);
+        let mut window = SenderWindow::new(Psn::new(0), config);
+        for _ in 0..6 {
+            window.on_send_new();
+        }
+        let outcome = window.on_nack(Psn::new(0), Psn::new(3), 1);
+        assert!(!outcome.loss_detected && window.peek_retransmit().is_none(), "{recovery:?}: {window}");
+        let outcome = window.on_nack(Psn::new(0), Psn::new(4), 1);
+        assert!(outcome.loss_detected, "{recovery:?}: {window}");
+        assert_eq!(window.poll_retransmit(), Some(Psn::new(0)), "{recovery:?}");
+    }
+}
