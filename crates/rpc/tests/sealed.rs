@@ -44,6 +44,13 @@ fn talk(net: &mut Net) {
     }
 }
 
+/// The ways in which an endpoint counts a datagram that it does not take up.
+fn turned_away(counters: &Counters) -> u64 {
+    let Counters { forged, replayed, refused, malformed, strangers, stale_responses, duplicates, .. } =
+        *counters;
+    forged + replayed + refused + malformed + strangers + stale_responses + duplicates
+}
+
 /// What must not grow because of an attacker.
 fn work(counters: &Counters) -> [u64; 7] {
     let Counters { handled, duplicates, refused, resent, silent, malformed, challenged, .. } = *counters;
@@ -212,4 +219,114 @@ fn a_peer_that_has_started_again_is_told_from_one_that_is_silent() {
     assert_eq!(net.until(&running), Err(CallError::PeerRestarted(Node(1))));
     talk(&mut net);
     assert_eq!(net.endpoint(0).counters().resent, 0);
+}
+
+#[test]
+fn a_cluster_with_a_key_is_not_talked_down_to_none() {
+    let mut open = Net::new(2, 1, |config| config.key = None);
+    let wire = capture(&mut open);
+    talk(&mut open);
+    let mut net = Net::new(2, 1, with_key(3));
+    // In one round before the nodes have met, and in one after: lives and names are those of the capture.
+    for is_acquainted in [false, true] {
+        if is_acquainted {
+            talk(&mut net);
+        }
+        let before = [0, 1].map(|index| net.endpoint(index).counters());
+        let mut tried = [0; 2];
+        for (from, to, immediate, bytes) in wire.borrow().iter() {
+            let other_key = [&bytes[..], &1u64.to_be_bytes(), &[0x5A; 8]].concat();
+            for bytes in [bytes.clone(), [bytes, &[0; SEAL_LEN][..]].concat(), other_key] {
+                net.inject(*to, *from, *immediate, &bytes);
+                tried[*to] += 1;
+            }
+        }
+        for index in 0..2 {
+            let (now, before) = (net.endpoint(index).counters(), before[index]);
+            assert_eq!(work(&now)[..2], work(&before)[..2], "something was executed");
+            assert_eq!(now.malformed, 0, "an open endpoint's reading was tried: {now:?}");
+            assert_eq!(turned_away(&now) - turned_away(&before), tried[index], "{now:?}");
+            assert_eq!(now.challenged, before.challenged);
+        }
+    }
+    talk(&mut net);
+    // The other way round: a seal tells an endpoint without a key nothing.
+    let mut keyed = Net::new(2, 1, with_key(3));
+    let wire = capture(&mut keyed);
+    talk(&mut keyed);
+    let mut net = Net::new(2, 1, |config| config.key = None);
+    talk(&mut net);
+    let before = [0, 1].map(|index| net.endpoint(index).counters());
+    for (from, to, immediate, bytes) in wire.borrow().iter() {
+        net.inject(*to, *from, *immediate, bytes);
+    }
+    for index in 0..2 {
+        let (now, before) = (net.endpoint(index).counters(), before[index]);
+        assert_eq!(now.handled, before.handled, "something was executed");
+        assert_eq!(turned_away(&now) - turned_away(&before), now.received - before.received, "{now:?}");
+    }
+    talk(&mut net);
+}
+
+#[test]
+fn datagrams_of_no_length_that_there_is_are_counted_and_nothing_else() {
+    let mut net = Net::new(2, 1, with_key(3));
+    let wire = capture(&mut net);
+    talk(&mut net);
+    net.drop_if = None;
+    let (before, sent) = (net.endpoint(1).counters(), net.sent);
+    let mut rng = Rng::new(9);
+    let mut tried = 0;
+    for (from, to, immediate, bytes) in wire.borrow().iter().filter(|datagram| datagram.1 == 1) {
+        let lengths = (0..=HEADER_LEN + SEAL_LEN + GREETING_LEN).chain([4096, 4097, 9000, 65_507]);
+        for length in lengths.filter(|&length| length != bytes.len()) {
+            let mut other = bytes.clone();
+            other.truncate(length);
+            other.resize_with(length, || rng.below(256) as u8);
+            net.inject(*to, *from, *immediate, &other);
+            tried += 1;
+        }
+    }
+    let now = net.endpoint(1).counters();
+    assert!(tried > 500, "{tried}");
+    assert_eq!(turned_away(&now) - turned_away(&before), tried, "{now:?}");
+    assert_eq!((now.received - before.received, now.handled), (tried, before.handled));
+    // A request for another life is told so, and nothing else is said.
+    assert_eq!(net.sent - sent, now.refused - before.refused, "an attacker was answered");
+    talk(&mut net);
+}
+
+#[test]
+fn a_stolen_capture_is_counted_datagram_by_datagram_and_changes_nothing() {
+    let mut net = Net::new(2, 1, with_key(3));
+    let wire = capture(&mut net);
+    talk(&mut net);
+    net.drop_if = None;
+    let is_greeting =
+        |immediate: u32| Immediate::from_bits(immediate).is_ok_and(|immediate| immediate.kind == Kind::Hello);
+    for life in 0..2 {
+        if life > 0 {
+            // The life that the capture was for is over.
+            net.stop(1);
+            net.start(1, with_key(3));
+            let running = net.spawn(0, |worker| echo(worker, 1, 1));
+            assert_eq!(net.until(&running), Err(CallError::PeerRestarted(Node(1))));
+            talk(&mut net);
+        }
+        net.run_for(Duration::from_millis(500));
+        let before = [0, 1].map(|index| net.endpoint(index).counters());
+        let mut played = [0; 2];
+        for (from, to, immediate, bytes) in wire.borrow().iter().filter(|datagram| !is_greeting(datagram.2)) {
+            net.inject(*to, *from, *immediate, bytes);
+            played[*to] += 1;
+        }
+        let now = [0, 1].map(|index| net.endpoint(index).counters());
+        for index in 0..2 {
+            assert_eq!(now[index].handled, before[index].handled, "life {life}");
+            let counted = turned_away(&now[index]) - turned_away(&before[index]);
+            assert_eq!(counted, played[index], "life {life}: {:?}", now[index]);
+        }
+        talk(&mut net);
+        assert_eq!([0, 1].map(|index| net.endpoint(index).counters().resent), [0, 0], "nothing was rescued");
+    }
 }
