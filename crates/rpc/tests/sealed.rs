@@ -283,7 +283,10 @@ fn datagrams_of_no_length_that_there_is_are_counted_and_nothing_else() {
             let mut other = bytes.clone();
             other.truncate(length);
             other.resize_with(length, || rng.below(256) as u8);
+            let forged = net.endpoint(1).counters().forged;
             net.inject(*to, *from, *immediate, &other);
+            let is_forged = net.endpoint(1).counters().forged > forged;
+            assert!(is_forged || length >= SEAL_LEN, "one without a seal was read");
             tried += 1;
         }
     }
@@ -329,4 +332,27 @@ fn a_stolen_capture_is_counted_datagram_by_datagram_and_changes_nothing() {
         talk(&mut net);
         assert_eq!([0, 1].map(|index| net.endpoint(index).counters().resent), [0, 0], "nothing was rescued");
     }
+}
+
+#[test]
+fn an_answer_to_a_greeting_of_long_ago_is_a_replay() {
+    let mut net = Net::new(2, 1, with_key(3));
+    let wire = capture(&mut net);
+    talk(&mut net);
+    let is_welcome =
+        |immediate: u32| Immediate::from_bits(immediate).is_ok_and(|parsed| parsed.kind == Kind::Welcome);
+    let wire = wire.borrow();
+    let (from, to, immediate, bytes) =
+        wire.iter().find(|datagram| datagram.1 == 0 && is_welcome(datagram.2)).expect("an answer");
+    // The same lives once more, and the other end says nothing.
+    let mut net = Net::new(2, 1, with_key(3));
+    net.stop(1);
+    let running = net.spawn(0, |worker| echo(worker, 1, 1));
+    net.run_for(Duration::from_millis(800));
+    assert!(net.sent > 8, "{} greetings", net.sent);
+    let before = net.endpoint(0).counters();
+    net.inject(*to, *from, *immediate, bytes);
+    let now = net.endpoint(0).counters();
+    assert_eq!((now.replayed - before.replayed, now.transmitted), (1, before.transmitted), "{now:?}");
+    assert_eq!(net.until(&running), Err(CallError::PeerSilent(Node(1))));
 }
