@@ -37,6 +37,8 @@ pub(crate) enum Defect {
     PagesOverwriteNewerRows,
     SyncedTooEarly,
     RestartIsNotNoticed,
+    RestartedNodesAreOpened,
+    MessagesLeaveBeforeDurable,
     RereadIsNotCompared,
     AnswersBeforeDurable,
     SyncedBeforeDurable,

@@ -13,6 +13,7 @@ mod participant;
 mod reclaim;
 mod recovery;
 mod replicate;
+mod rules;
 mod snapshot;
 mod tickets;
 
@@ -417,7 +418,7 @@ impl Node {
     /// Whether requests may leave. They name the node's configuration and life, so both must be durable, or a
     /// crash could take them back.
     fn may_send(&self) -> bool {
-        self.after(false) == 0
+        self.after(false) == 0 || planted!(self, MessagesLeaveBeforeDurable)
     }
 
     /// The next call to the configuration service; one at a time.

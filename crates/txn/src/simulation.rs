@@ -47,6 +47,9 @@ pub struct Plan {
     pub checkpoint_bytes: u64,
     #[cfg(all(test, not(loom)))]
     pub(crate) defect: Option<crate::defect::Defect>,
+    /// A node that breaks a rule fails the run, before the history can show what comes of it.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) checks_rules: bool,
 }
 
 /// What a run did.
@@ -116,6 +119,8 @@ impl Plan {
             checkpoint_bytes: *disks.pick(&[3_000, 30_000]),
             #[cfg(all(test, not(loom)))]
             defect: None,
+            #[cfg(all(test, not(loom)))]
+            checks_rules: true,
         }
     }
 

@@ -46,7 +46,8 @@ impl Node {
             _ => {}
         }
         let same = configuration == self.configuration.id && self.configuration.boot(from).is_some();
-        if self.role != Role::Member || self.is_restarted || !(same || planted!(self, NoFence)) {
+        let is_restarted = self.is_restarted && !planted!(self, RestartedNodesAreOpened);
+        if self.role != Role::Member || is_restarted || !(same || planted!(self, NoFence)) {
             self.counters.fenced += 1;
             self.notice(configuration);
             return None;
@@ -177,8 +178,8 @@ impl Node {
         key: Key,
     ) -> Option<(Version, Option<Vec<u8>>)> {
         self.now_ns = self.now_ns.max(now_ns);
-        // What the fence demands of a request, and the disk of an answer to one.
-        if !self.is_open() || self.is_restarted || self.after(false) > 0 {
+        // An open node has adopted its configuration in this life, and has it on its disk: see `rules.rs`.
+        if !self.is_open() {
             return None;
         }
         self.check_lease()?;

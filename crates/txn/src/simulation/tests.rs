@@ -5,6 +5,8 @@ use super::*;
 #[test]
 fn hundreds_of_seeds_keep_the_promise() {
     let mut total = Report::default();
+    let workers = |seed| usize::from(Plan::from_seed(seed).workers);
+    assert!((0..300).all(|seed| workers(seed) >= 2), "several workers in each node");
     for seed in 0..300 {
         let report = Plan::from_seed(seed).run().unwrap_or_else(|failure| panic!("{failure}"));
         total.committed += report.committed;

@@ -228,6 +228,18 @@ impl World {
         }
         self.handle_machine(at, event);
         self.drain(at);
+        self.check_rules(at);
+    }
+
+    fn check_rules(&mut self, at: NodeId) {
+        #[cfg(all(test, not(loom)))]
+        if !self.plan.checks_rules {
+            return;
+        }
+        let process = self.machines.get(&at).and_then(|machine| machine.process.as_ref());
+        if let Some(rule) = process.and_then(|process| process.node.broken_rule()) {
+            self.wrong.get_or_insert_with(|| format!("{at}: {rule}"));
+        }
     }
 
     fn handle_world(&mut self, event: Event) {
