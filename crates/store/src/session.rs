@@ -14,6 +14,7 @@ use highwire_txn::{
     AbortReason, Event, Key, Mode, Node, Phase, RangeRow, TableId, TransactionError, Version,
 };
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
@@ -71,6 +72,8 @@ pub(crate) struct Outcomes {
 struct Workers {
     seats: Vec<Seat>,
     queue: Queue,
+    /// Events of the node that have not been delivered yet.
+    events: VecDeque<Event>,
 }
 
 #[derive(Default)]
@@ -84,7 +87,7 @@ struct Seat {
 impl Shared {
     pub(crate) fn new(node: Node, wall: Wall, f: usize, workers: u16, seed: u64) -> Rc<Shared> {
         let seats = (0..workers).map(|_| Seat::default()).collect();
-        let workers = Workers { seats, queue: Queue::new(workers) };
+        let workers = Workers { seats, queue: Queue::new(workers), events: VecDeque::new() };
         Rc::new(Shared {
             node: RefCell::new(node),
             clock: Clock,
@@ -137,12 +140,16 @@ impl Shared {
     /// Hands the node's events to the sessions that wait for them. Returns whether there were any.
     pub(crate) fn deliver_events(&self) -> bool {
         let mut any = false;
-        loop {
-            let event = self.node.borrow_mut().poll_event();
-            let Some(event) = event else { return any };
+        while let Some(event) = self.next_event() {
             any = true;
             self.deliver(event);
         }
+        any
+    }
+
+    fn next_event(&self) -> Option<Event> {
+        let waiting = self.workers.borrow_mut().events.pop_front();
+        waiting.or_else(|| self.node.borrow_mut().poll_event())
     }
 
     fn deliver(&self, event: Event) {
@@ -160,6 +167,16 @@ impl Shared {
         }
     }
 
+    /// A client does not wait for its transaction any longer.
+    fn abandon(&self, worker: u16) {
+        {
+            let mut workers = self.workers.borrow_mut();
+            let seat = &mut workers.seats[usize::from(worker)];
+            (seat.is_orphan, seat.event) = (true, None);
+        }
+        self.end_orphan(worker);
+    }
+
     /// Ends a transaction that no client waits for, and frees its worker when it has ended.
     fn end_orphan(&self, worker: u16) {
         let mut node = self.node.borrow_mut();
@@ -171,16 +188,24 @@ impl Shared {
             }
             Phase::Idle => {
                 // Events of the transaction that has ended may still be on their way. The worker's next transaction must not take them for its own.
-                let on_their_way: Vec<Event> = std::iter::from_fn(|| node.poll_event()).collect();
-                drop(node);
+                let mut workers = self.workers.borrow_mut();
+                workers.events.extend(std::iter::from_fn(|| node.poll_event()));
+                workers.events.retain(|event| worker_of(event) != worker);
+                drop((node, workers));
                 self.give_back(worker);
-                on_their_way
-                    .into_iter()
-                    .filter(|event| worker_of(event) != worker)
-                    .for_each(|event| self.deliver(event));
             }
             _ => {}
         }
+    }
+
+    /// Whether all workers are free, and have nothing of their last transactions.
+    #[cfg(test)]
+    pub(crate) fn check_workers(&self, workers: u16) -> Result<(), String> {
+        let of = self.workers.borrow();
+        let events = of.seats.iter().filter(|seat| seat.event.is_some()).count();
+        let free = of.queue.free();
+        let is_well = free == usize::from(workers) && events == 0;
+        is_well.then_some(()).ok_or_else(|| format!("{free} workers are free, and {events} have an event"))
     }
 
     fn give_back(&self, worker: u16) {
@@ -425,12 +450,9 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let shared = &self.local.shared;
-        {
-            let mut workers = shared.workers.borrow_mut();
-            let seat = &mut workers.seats[usize::from(self.worker)];
-            (seat.is_orphan, seat.event) = (true, None);
-        }
-        shared.end_orphan(self.worker);
+        self.local.shared.abandon(self.worker);
     }
 }
+
+#[cfg(test)]
+mod tests;

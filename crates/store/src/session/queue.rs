@@ -60,6 +60,11 @@ impl Queue {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn free(&self) -> usize {
+        self.free.len()
+    }
+
     /// Ends a wait. A worker that was given meanwhile goes to the next.
     pub(super) fn leave(&mut self, arrival: Arrival) {
         if let Some(worker) = self.waiting.remove(&arrival).and_then(|waiting| waiting.worker) {
