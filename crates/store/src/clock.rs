@@ -19,6 +19,10 @@ impl Clock {
     /// The time now.
     #[inline]
     pub fn now_ns(self) -> u64 {
+        #[cfg(test)]
+        if let Some(now_ns) = simulated::now_ns() {
+            return now_ns;
+        }
         let now = clock_gettime(ClockId::Boottime);
         now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
     }
@@ -46,6 +50,8 @@ impl Wall {
     pub fn now_us(&self) -> u64 {
         let now = clock_gettime(ClockId::Realtime);
         let now_us = now.tv_sec.saturating_mul(1_000_000).saturating_add(now.tv_nsec / 1000);
+        #[cfg(test)]
+        let now_us = simulated::now_ns().map_or(now_us, |now_ns| (now_ns / 1000) as i64);
         let ahead_us = self.0.ahead_ms.load(Ordering::Relaxed).saturating_mul(1000);
         u64::try_from(now_us.saturating_add(ahead_us)).unwrap_or(0)
     }
@@ -62,5 +68,23 @@ impl Wall {
 
     pub(crate) fn is_swept(&self) -> bool {
         !self.0.is_unswept.load(Ordering::Relaxed)
+    }
+}
+
+/// The time of a simulation, which takes the place of the machine's on the thread that runs it.
+#[cfg(test)]
+pub(crate) mod simulated {
+    use std::cell::Cell;
+
+    thread_local! {
+        static NOW_NS: Cell<Option<u64>> = const { Cell::new(None) };
+    }
+
+    pub(crate) fn now_ns() -> Option<u64> {
+        NOW_NS.get()
+    }
+
+    pub(crate) fn set(now_ns: Option<u64>) {
+        NOW_NS.set(now_ns);
     }
 }

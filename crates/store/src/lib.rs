@@ -42,6 +42,8 @@ mod resp;
 mod rows;
 mod scan;
 mod session;
+#[cfg(test)]
+mod simulation;
 mod sweep;
 mod tls;
 mod transaction;
