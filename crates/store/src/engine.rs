@@ -352,6 +352,7 @@ impl Engine {
         let access = Access::node(&key, tls);
         let store =
             Store { commands, bell, introduction, waits_for, doors, end, keeper, key, access, io, wall, hub };
+        store.hub.turns().start(&store);
         peers::introduce(&store, config).map_err(|error| failed("a thread", error))?;
         door::open(listener, &store).map_err(|error| failed("a thread", error))?;
         Ok(Engine { store, thread: Some(thread) })

@@ -137,7 +137,9 @@ fn hub(to: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     let help = "Subscriptions of Redis clients to channels and patterns";
     gauge(to, "subscriptions", help, counts.subscriptions as i64)?;
     let help = "Messages of channels that did not reach a subscriber, because it had not read enough";
-    counter(to, "messages_dropped", help, counts.dropped)
+    counter(to, "messages_dropped", help, counts.dropped)?;
+    let help = "Commands of Redis clients carried to the primary of a key for which nodes compete, and what became of them";
+    counters(to, "carried", help, "event", &hub.turns().carried())
 }
 
 impl Collector for Scrape {

@@ -34,7 +34,7 @@ mod server;
 mod session;
 mod sets;
 mod sorted;
-mod turns;
+pub(crate) mod turns;
 mod waiting;
 
 use crate::door::{self, Room};
@@ -49,7 +49,6 @@ use reply::Reply;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
-use turns::Turns;
 
 /// Where the keys are.
 const TABLE: &[u8] = b"redis";
@@ -67,7 +66,7 @@ impl Store {
     /// The address cannot be bound.
     pub fn open_resp(&self, address: &str) -> io::Result<()> {
         let listener = TcpListener::bind(address)?;
-        let (store, turns) = (self.clone(), Turns::start(self));
+        let (store, turns) = (self.clone(), Arc::clone(self.hub.turns()));
         door::serve(listener, "resp", &self.keeper, &self.io, move |guest| {
             session::run(store.clone(), Arc::clone(&turns), guest)
         })

@@ -22,6 +22,7 @@ mod long;
 mod order;
 mod shown;
 
+pub(crate) use attempt::Attempt;
 use long::LongRow;
 use order::CachedNode;
 pub(crate) use order::{RANGE_KEYS_MAX, Range};

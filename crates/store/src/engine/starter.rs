@@ -8,7 +8,7 @@ use crate::config::ClusterConfig;
 use crate::disk::{Disk, write_journal};
 use crate::peers::check_agreed;
 use crate::register::Register;
-use crate::resp::{Hub, hub};
+use crate::resp::{Hub, hub, turns};
 use crate::session::{Local, Shared};
 use crate::sweep;
 use highwire_host::rpc::{Bell, Rpc};
@@ -80,6 +80,7 @@ impl Starter {
             false => carrier::serve(&mut rpc, &shared),
         }
         hub::serve(&mut rpc, &self.hub, io);
+        turns::serve(&mut rpc, &self.hub, &shared);
         // The rows of a benchmark's tables have another form.
         if self.settings.tables == self.config.settings().tables {
             let shared = Rc::clone(&shared);

@@ -11,6 +11,7 @@ mod channels;
 
 pub(super) use channels::{Inbox, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, name_too_long};
 
+use super::turns::Turns;
 use crate::door::Room;
 use crate::engine::Store;
 use crate::session::Local;
@@ -54,6 +55,7 @@ enum Tell {
 pub(crate) struct Hub {
     waiting: Mutex<Waiting>,
     channels: Mutex<Channels>,
+    turns: Arc<Turns>,
     next: AtomicU64,
     arriving_bytes: AtomicUsize,
     /// Hints that came from other nodes.
@@ -158,6 +160,11 @@ impl Drop for Place {
 }
 
 impl Hub {
+    /// The turns in which the node's clients share transactions.
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -6,12 +6,17 @@
 //! - **A single GET** is a read of one row, which is true at one instant by itself. Rows whose primary is this node are read at once; the
 //!   others with one execute phase, without a validation.
 //! - **Everything else that is short** becomes one transaction: execute, validate, log and commit once. If another transaction gets in its
-//!   way, nothing has happened, and each connection's commands run as they would alone.
+//!   way, nothing has happened. Then commands go to their key's primary (`carry`), or are tried again, or run as they would alone.
 //!
 //! One such transaction is under way at a time, and what arrives meanwhile waits for the next: so those of one node do not conflict with each other. One that
 //! takes long, because another node does not answer, keeps the next waiting for [`TURN_MAX`] only.
 //!
 //! A connection has at most one batch of commands here, and goes on when it has their replies: so its commands keep their order.
+
+mod carry;
+mod wire;
+
+pub(crate) use carry::serve;
 
 use super::reply::Reply;
 use super::{BATCH_BYTES, TABLE, Words, data, upper};
@@ -20,10 +25,10 @@ use crate::engine::Store;
 use crate::error::StoreError;
 use crate::rows::{self, Kind, Value};
 use crate::session::{Local, ROWS, Stop};
-use crate::transaction::Transaction;
+use crate::transaction::{Attempt, Transaction};
 use highwire_txn::Key;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
@@ -35,14 +40,22 @@ const TURN_MAX: Duration = Duration::from_millis(20);
 /// Turns of single reads that are under way at a time: while the node has one, the I/O loop gathers the next.
 const READS_UNDER_WAY: usize = 2;
 
+/// How often commands whose primary is this node are tried together, if others are in their way.
+const TRIES_MAX: u8 = 4;
+
 /// What became of a connection's commands: the replies of the first ones, and the others, which are to run alone.
 pub(super) type Outcome = (Vec<Reply>, Vec<Words>, Room);
 
 /// Commands of one connection.
+#[derive(Debug)]
 struct Ask {
     commands: Vec<Words>,
     room: Room,
     answer: oneshot::Sender<Outcome>,
+    /// Another node's clients have given them.
+    is_carried: bool,
+    /// Others were in their way so often.
+    retries: u8,
 }
 
 impl Ask {
@@ -63,7 +76,7 @@ impl Ask {
 }
 
 /// What waits for the next turn.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Lane {
     waiting: Mutex<Vec<Ask>>,
     bell: Notify,
@@ -75,22 +88,23 @@ impl Lane {
         self.bell.notify_one();
     }
 
-    fn locked(&self) -> std::sync::MutexGuard<'_, Vec<Ask>> {
+    fn locked(&self) -> MutexGuard<'_, Vec<Ask>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that are tried again are the first of the next turn.
+    fn push_again(&self, asks: Vec<Ask>) {
+        let mut waiting = self.locked();
+        let behind = std::mem::replace(&mut *waiting, asks);
+        waiting.extend(behind);
+        drop(waiting);
+        self.bell.notify_one();
     }
 
     /// As many as a turn takes, in the order in which they came.
     fn take(&self) -> Vec<Ask> {
         let mut waiting = self.locked();
-        let (mut commands, mut bytes) = (0, 0);
-        let fits = |ask: &Ask| {
-            commands += ask.commands.len();
-            bytes += ask.words_bytes();
-            commands <= COMMANDS_MAX && bytes <= WORDS_BYTES_MAX
-        };
-        // One that does not fit alone was not taken in.
-        let count = waiting.iter().map(fits).take_while(|fits| *fits).count();
-        let taken = waiting.drain(..count).collect();
+        let taken = take_turn(&mut waiting);
         if !waiting.is_empty() {
             self.bell.notify_one();
         }
@@ -98,31 +112,55 @@ impl Lane {
     }
 }
 
+/// Takes out as many as a turn takes, in the order in which they came.
+fn take_turn(waiting: &mut Vec<Ask>) -> Vec<Ask> {
+    let (mut commands, mut bytes) = (0, 0);
+    let fits = |ask: &Ask| {
+        commands += ask.commands.len();
+        bytes += ask.words_bytes();
+        commands <= COMMANDS_MAX && bytes <= WORDS_BYTES_MAX
+    };
+    // One that does not fit alone was not taken in.
+    let count = waiting.iter().map(fits).take_while(|fits| *fits).count();
+    waiting.drain(..count).collect()
+}
+
 /// The turns of a node's door.
-pub(super) struct Turns {
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
     reads: Lane,
     others: Lane,
+    shipping: Mutex<carry::Shipping>,
+    counts: carry::Counts,
 }
 
 impl Turns {
     /// Starts the tasks that hand turns to the node.
-    pub(super) fn start(store: &Store) -> Arc<Turns> {
-        let turns = Arc::new(Turns { reads: Lane::default(), others: Lane::default() });
+    pub(crate) fn start(self: &Arc<Turns>, store: &Store) {
         for _ in 0..READS_UNDER_WAY {
-            let (turns, store) = (Arc::clone(&turns), store.clone());
+            let (turns, store) = (Arc::clone(self), store.clone());
             store.io.clone().spawn(async move {
                 loop {
                     gather(&turns.reads, &store, reads).await;
                 }
             });
         }
-        let (of, store) = (Arc::clone(&turns), store.clone());
+        let (turns, store) = (Arc::clone(self), store.clone());
         store.io.clone().spawn(async move {
             loop {
-                gather(&of.others, &store, together).await;
+                let (of, by) = (Arc::clone(&turns), store.clone());
+                gather(&turns.others, &store, |local, asks| together(local, asks, of, by)).await;
             }
         });
-        turns
+    }
+
+    fn shipping(&self) -> MutexGuard<'_, carry::Shipping> {
+        self.shipping.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many commands were carried between nodes, by what became of them.
+    pub(crate) fn carried(&self) -> [(&'static str, u64); 4] {
+        self.counts.list()
     }
 
     /// Whether commands may share a transaction with those of others.
@@ -143,7 +181,7 @@ impl Turns {
         let is_read = commands.len() == 1 && upper(&commands[0][0]) == "GET";
         let (answer, outcome) = oneshot::channel();
         let lane = if is_read { &self.reads } else { &self.others };
-        lane.push(Ask { commands, room, answer });
+        lane.push(Ask { commands, room, answer, is_carried: false, retries: 0 });
         outcome.await.map_err(|_| StoreError::Unknown("the node has ended".into()))
     }
 }
@@ -236,37 +274,58 @@ fn finish(local: &Local, mut ask: Ask, replies: Vec<Reply>, began_ns: u64) {
     ask.answer(replies);
 }
 
-/// Commands of several connections, as one transaction.
-async fn together(local: Local, asks: Vec<Ask>) {
+/// Commands of several connections, as one transaction; those that other nodes compete for go to their primary.
+async fn together(local: Local, asks: Vec<Ask>, turns: Arc<Turns>, store: Store) {
     let began = local.shared.clock.now_ns();
+    let mut own = Vec::with_capacity(asks.len());
+    for ask in asks {
+        match turns.carries(&local.shared, &ask, began) {
+            Some(to) => turns.ship(&store, to, ask),
+            None => own.push(ask),
+        }
+    }
+    if own.is_empty() {
+        return;
+    }
     let result = local
         .attempt(TURN_MAX.as_nanos() as u64, async |transaction: &mut Transaction| {
-            apply(transaction, &asks).await
+            apply(transaction, &own).await
         })
         .await;
     match result {
-        Some(Ok(all)) => {
-            asks.into_iter().zip(all).for_each(|(ask, replies)| finish_written(&local, ask, replies, began));
+        Attempt::Done(all) => {
+            own.into_iter().zip(all).for_each(|(ask, replies)| finish_written(&local, ask, replies, began));
         }
-        // Whether it has committed is not known: what only reads runs again, and the others hear of it.
-        Some(Err(error)) => {
-            for ask in asks {
-                match ask.commands.iter().all(|words| data::only_reads(&upper(&words[0]))) {
-                    true => ask.give_back(),
-                    false => {
-                        let replies = ask.commands.iter().map(|_| Reply::failed(&error)).collect();
-                        ask.answer(replies);
-                    }
-                }
-            }
+        Attempt::Unknown(error) => own.into_iter().for_each(|ask| ask.answer_unknown(&error)),
+        Attempt::Conflict => again(&local, own, &turns, &store),
+        Attempt::Nothing => own.into_iter().for_each(Ask::give_back),
+    }
+}
+
+/// Others were in the way of these commands, and nothing was done.
+fn again(local: &Local, asks: Vec<Ask>, turns: &Arc<Turns>, store: &Store) {
+    let now = local.shared.clock.now_ns();
+    let mut next = Vec::new();
+    for mut ask in asks {
+        if let Some(to) = turns.learn(&local.shared, &ask, now) {
+            turns.ship(store, to, ask);
+        } else if ask.retries + 1 < TRIES_MAX {
+            ask.retries += 1;
+            next.push(ask);
+        } else {
+            ask.give_back();
         }
-        None => asks.into_iter().for_each(Ask::give_back),
+    }
+    if !next.is_empty() {
+        turns.others.push_again(next);
     }
 }
 
 /// Answers a connection whose commands may have written: they cannot run again, so if there is no room for the replies it hears that.
 fn finish_written(local: &Local, mut ask: Ask, mut replies: Vec<Reply>, began_ns: u64) {
-    local.count_committed(replies.len() as u64, began_ns);
+    if !ask.is_carried {
+        local.count_committed(replies.len() as u64, began_ns);
+    }
     if let Err(error) = ask.room.resize(replies.iter().map(Reply::held).sum()) {
         replies.iter_mut().for_each(|reply| *reply = Reply::failed(&error));
     }
@@ -305,7 +364,13 @@ mod tests {
     fn ask(commands: usize, value: &str) -> Ask {
         let words = ["SET", "key", value].map(|word| word.as_bytes().to_vec()).to_vec();
         let room = Room::new(&Arc::default(), ANSWER_BYTES_MAX);
-        Ask { commands: vec![words; commands], room, answer: oneshot::channel().0 }
+        Ask {
+            commands: vec![words; commands],
+            room,
+            answer: oneshot::channel().0,
+            is_carried: false,
+            retries: 0,
+        }
     }
 
     #[test]

@@ -9,6 +9,18 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 
+/// What became of one attempt.
+#[derive(Debug)]
+pub(crate) enum Attempt<T> {
+    Done(T),
+    /// Nothing was done, because another transaction was in the way.
+    Conflict,
+    /// Nothing was done, for another reason or in time.
+    Nothing,
+    /// Whether it has committed is not known.
+    Unknown(StoreError),
+}
+
 impl Local {
     /// Runs a transaction until it commits, again and again if others conflict with it, for at most
     /// `patience_ns`.
@@ -138,16 +150,12 @@ impl Local {
         (0..count).for_each(|_| outcomes.latencies.record(took_ns));
     }
 
-    /// One attempt at a transaction that is made of several, which can run alone as well. `None`: it has done nothing, for whatever reason, or
-    /// had not read and locked all after `prepare_ns`.
-    ///
-    /// # Errors
-    /// Whether it has committed is not known.
+    /// One attempt at a transaction that is made of several, which can run alone as well. It has `prepare_ns` to read and lock all.
     pub(crate) async fn attempt<T>(
         &self,
         prepare_ns: u64,
         body: impl AsyncFnOnce(&mut Transaction) -> Result<T, Stop>,
-    ) -> Option<Result<T, StoreError>> {
+    ) -> Attempt<T> {
         let began = self.shared.clock.now_ns();
         let prepared = async {
             let session = self.begin().await?;
@@ -160,30 +168,32 @@ impl Local {
             self.pass_freeze().await;
             Ok((value, Some((transaction.session, transaction.has_written))))
         };
-        let (value, session) = match self.until(began + prepare_ns, prepared).await? {
-            Ok(prepared) => prepared,
-            Err(stop) => {
-                let is_conflict = matches!(stop, Stop::Conflict);
-                self.shared.outcomes.borrow_mut().conflicts += u64::from(is_conflict);
-                return None;
-            }
+        let (value, session) = match self.until(began + prepare_ns, prepared).await {
+            Some(Ok(prepared)) => prepared,
+            Some(Err(stop)) => return self.nothing(&stop),
+            None => return Attempt::Nothing,
         };
-        let Some((session, has_written)) = session else { return Some(Ok(value)) };
+        let Some((session, has_written)) = session else { return Attempt::Done(value) };
         let unknown = match self.until(began + PATIENCE_NS, session.commit()).await {
-            Some(Ok(())) => return Some(Ok(value)),
+            Some(Ok(())) => return Attempt::Done(value),
             Some(Err(Stop::Error(error @ StoreError::Unknown(_)))) => error,
-            Some(Err(stop)) => {
-                self.shared.outcomes.borrow_mut().conflicts += u64::from(matches!(stop, Stop::Conflict));
-                return None;
-            }
+            Some(Err(stop)) => return self.nothing(&stop),
             None => StoreError::Unknown(self.why_unavailable()),
         };
         // Only what had expired was to be deleted. Whether that was done is no outcome of a read, which may run again.
         if !has_written {
-            return None;
+            return Attempt::Nothing;
         }
         self.shared.outcomes.borrow_mut().unknown += 1;
-        Some(Err(unknown))
+        Attempt::Unknown(unknown)
+    }
+
+    fn nothing<T>(&self, stop: &Stop) -> Attempt<T> {
+        if !matches!(stop, Stop::Conflict) {
+            return Attempt::Nothing;
+        }
+        self.shared.outcomes.borrow_mut().conflicts += 1;
+        Attempt::Conflict
     }
 
     /// The future's result, or `None` if the deadline passes before.
