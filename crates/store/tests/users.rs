@@ -6,7 +6,7 @@ use common::resp::Wire;
 use common::{Cluster, Folder, PATIENCE, free_address, until};
 use highwire_store::{Access, Client, ClusterConfig, Engine, Role, StoreError, UserLimits, Users};
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -411,6 +411,46 @@ fn without_users_everything_is_as_it_was_on_this_machine() {
     let mut client = cluster.client();
     client.set_access(Access::user("anybody", "anything"));
     client.put("t", "k", "v").expect("there is nobody to be");
+}
+
+/// An address of this machine that is none of loopback, if it has one.
+fn other_address() -> Option<Ipv4Addr> {
+    let table = std::fs::read_to_string("/proc/net/fib_trie").ok()?;
+    let mut last = None;
+    for line in table.lines().map(str::trim) {
+        if let Some(address) = line.strip_prefix("|-- ") {
+            last = address.parse::<Ipv4Addr>().ok();
+        } else if line == "/32 host LOCAL" && last.is_some_and(|address| !address.is_loopback()) {
+            return last;
+        }
+    }
+    None
+}
+
+#[test]
+fn without_users_a_client_of_another_address_is_told_why_and_nothing_that_it_says_is_done() {
+    let Some(other) = other_address() else {
+        return eprintln!("skipped: needs an address of this machine beside those of loopback");
+    };
+    let cluster = Cluster::start(1, SETTINGS);
+    let ports = [free_address(), free_address()].map(|address| address.rsplit(':').next().map(String::from));
+    let [Some(resp), Some(metrics)] = ports else { panic!("addresses have ports") };
+    let store = cluster.engine(0).store();
+    store.open_resp(&format!("0.0.0.0:{resp}")).expect("the endpoint");
+    store.open_metrics(&format!("0.0.0.0:{metrics}")).expect("the endpoint");
+    let mut friend = Wire::connect(&format!("127.0.0.1:{resp}"));
+    until("the node", || (text(friend.ask("SET a 1")) == "+OK\r\n").then_some(()));
+    let said = Wire::connect(&format!("{other}:{resp}")).converse(b"SET a stolen\r\nPING\r\n");
+    let said = text(said);
+    assert!(said.starts_with("-DENIED ") && said.contains("store user add"), "{said}");
+    assert!(!said.contains("+OK") && !said.contains("+PONG"), "{said}");
+    assert_eq!(text(friend.ask("GET a")), "$1\r\n1\r\n");
+    let page = http(&format!("{other}:{metrics}"), None);
+    assert!(page.starts_with("HTTP/1.1 403 ") && !page.contains("highwire_store_open"), "{page}");
+    let page = http(&format!("127.0.0.1:{metrics}"), None);
+    for name in ["access_total{what=\"protected\"} 2", "connections_ended_total{why=\"protected\"} 2"] {
+        assert!(page.contains(&format!("highwire_store_{name}")), "{name}: {page}");
+    }
 }
 
 #[test]
