@@ -26,6 +26,8 @@ const CLIENTS: usize = 4;
 const OPERATIONS: usize = 25;
 /// Fewer than clients, so that they wait for one another.
 const WORKERS: u16 = 3;
+/// All that happens within so long is one turn of the node's thread, as on a busy machine.
+const TURN_NS: u64 = 100_000;
 const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
 const HOUR_MS: i64 = 3_600_000;
 /// What a run takes at most; one that takes longer makes no progress.
@@ -134,7 +136,7 @@ impl World {
     }
 
     fn step(&mut self) {
-        self.now_ns = self.next();
+        self.now_ns = self.next() + self.rng.below(TURN_NS);
         simulated::set(Some(self.now_ns));
         while let Some(entry) = self.queue.first_entry()
             && entry.key().0 <= self.now_ns

@@ -12,7 +12,7 @@ pub(super) const KEYS: u64 = 5;
 const TABLE: &[u8] = b"t";
 const PATIENCE_NS: u64 = 60_000_000_000;
 /// Longer values lie in rows of their own.
-const PADDING_MAX: u64 = 3000;
+const PADDING_MAX: u64 = 8000;
 
 pub(super) struct Client {
     pub(super) local: Local,
