@@ -43,6 +43,9 @@ const READS_UNDER_WAY: usize = 2;
 /// How often commands whose primary is this node are tried together, if others are in their way.
 const TRIES_MAX: u8 = 4;
 
+/// How long commands that were carried here may take: less than the node that brought them waits.
+const CARRIED_PATIENCE_NS: u64 = 2_000_000_000;
+
 /// What became of a connection's commands: the replies of the first ones, and the others, which are to run alone.
 pub(super) type Outcome = (Vec<Reply>, Vec<Words>, Room);
 
@@ -68,6 +71,19 @@ impl Ask {
     fn give_back(mut self) {
         self.room.shrink(0);
         let _ = self.answer.send((Vec::new(), self.commands, self.room));
+    }
+
+    /// Runs commands of another node's clients as a transaction of their own, which is tried until it commits.
+    async fn run_alone(self, local: &Local) {
+        let asks = [self];
+        let body = async |transaction: &mut Transaction| apply(transaction, &asks).await;
+        let result = local.transact(CARRIED_PATIENCE_NS, body).await;
+        let [ask] = asks;
+        match result {
+            Ok(mut all) => finish_written(local, ask, all.pop().unwrap_or_default(), 0),
+            Err(error @ StoreError::Unknown(_)) => ask.answer_unknown(&error),
+            Err(_) => ask.give_back(),
+        }
     }
 
     fn words_bytes(&self) -> usize {
@@ -297,27 +313,32 @@ async fn together(local: Local, asks: Vec<Ask>, turns: Arc<Turns>, store: Store)
             own.into_iter().zip(all).for_each(|(ask, replies)| finish_written(&local, ask, replies, began));
         }
         Attempt::Unknown(error) => own.into_iter().for_each(|ask| ask.answer_unknown(&error)),
-        Attempt::Conflict => again(&local, own, &turns, &store),
+        Attempt::Conflict => again(&local, own, &turns, &store).await,
         Attempt::Nothing => own.into_iter().for_each(Ask::give_back),
     }
 }
 
 /// Others were in the way of these commands, and nothing was done.
-fn again(local: &Local, asks: Vec<Ask>, turns: &Arc<Turns>, store: &Store) {
+async fn again(local: &Local, asks: Vec<Ask>, turns: &Arc<Turns>, store: &Store) {
     let now = local.shared.clock.now_ns();
-    let mut next = Vec::new();
+    let (mut next, mut alone) = (Vec::new(), Vec::new());
     for mut ask in asks {
         if let Some(to) = turns.learn(&local.shared, &ask, now) {
             turns.ship(store, to, ask);
         } else if ask.retries + 1 < TRIES_MAX {
             ask.retries += 1;
             next.push(ask);
+        } else if ask.is_carried {
+            alone.push(ask);
         } else {
             ask.give_back();
         }
     }
     if !next.is_empty() {
         turns.others.push_again(next);
+    }
+    for ask in alone {
+        ask.run_alone(local).await;
     }
 }
 

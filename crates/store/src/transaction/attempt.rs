@@ -13,9 +13,9 @@ use std::task::Poll;
 #[derive(Debug)]
 pub(crate) enum Attempt<T> {
     Done(T),
-    /// Nothing was done, because another transaction was in the way.
+    /// Nothing was done, because another transaction was in the way, or not all was locked in time.
     Conflict,
-    /// Nothing was done, for another reason or in time.
+    /// Nothing was done, for another reason.
     Nothing,
     /// Whether it has committed is not known.
     Unknown(StoreError),
@@ -171,7 +171,7 @@ impl Local {
         let (value, session) = match self.until(began + prepare_ns, prepared).await {
             Some(Ok(prepared)) => prepared,
             Some(Err(stop)) => return self.nothing(&stop),
-            None => return Attempt::Nothing,
+            None => return Attempt::Conflict,
         };
         let Some((session, has_written)) = session else { return Attempt::Done(value) };
         let unknown = match self.until(began + PATIENCE_NS, session.commit()).await {

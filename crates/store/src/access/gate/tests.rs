@@ -90,6 +90,23 @@ fn a_right_password_is_hashed_once_and_a_wrong_one_leaves_the_visitor_who_it_was
 }
 
 #[test]
+fn a_wrong_password_is_answered_after_a_pause_that_grows() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let scratch = Scratch::new();
+    // Without a user nothing is hashed, so that all the time is pauses.
+    fs::write(scratch.file(), "").expect("written");
+    fs::set_permissions(scratch.file(), fs::Permissions::from_mode(0o600)).expect("set");
+    let gate = scratch.gate();
+    let began = Instant::now();
+    run(async {
+        for _ in 0..3 {
+            assert_eq!(visitor(&gate).enter(b"alice", b"pw").await, Err(Refusal::Wrong));
+        }
+    });
+    assert!(began.elapsed() >= Duration::from_millis(50 + 100 + 200), "{:?}", began.elapsed());
+}
+
+#[test]
 fn a_file_that_changes_counts_for_connections_that_are_there() {
     let scratch = Scratch::new();
     scratch.add("alice", Role::Admin, "pw", None);
