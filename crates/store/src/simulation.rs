@@ -232,7 +232,7 @@ impl World {
         let of = |machine: &Machine| {
             let node = machine.shared.node.borrow();
             let usage = node.usage().0;
-            (usage.live as u64, usage.tombstones as u64, node.store().locks())
+            (usage.live, usage.tombstones, node.store().locks())
         };
         let add =
             |sum: (u64, u64, usize), one: (u64, u64, usize)| (sum.0 + one.0, sum.1 + one.1, sum.2 + one.2);

@@ -39,7 +39,7 @@ const FILES: &[&str] = &[
 /// Tests that Redis marks with these need its debugger, or more than ten minutes or gibibytes of memory.
 const TAGS: &str = "-needs:debug -slow -large-memory";
 /// A test that gives no sign of life for so long has failed.
-const SILENCE_S: u32 = 120;
+const SILENCE_S: u32 = 900;
 const EXPLAINED: &str = include_str!("redis_suite.txt");
 
 /// In the suite's `r`: what it answers itself.
@@ -245,7 +245,7 @@ fn against(
     let (mut all, mut said) = (Counts::default(), Vec::new());
     for file in files {
         let mut line = Line::new("timeout")
-            .words("1200 tclsh tests/test_helper.tcl --singledb --ignore-encoding --ignore-digest --durable --no-latency")
+            .words("3600 tclsh tests/test_helper.tcl --singledb --ignore-encoding --ignore-digest --durable --no-latency")
             .words(&format!("--host {host} --port {port} --timeout {SILENCE_S} --single {file} --tags"))
             .arg(TAGS)
             .dir(tree);
