@@ -136,7 +136,7 @@ fn problem(dependency: &Dependency) -> Option<String> {
         (World::Real, World::Simulated) | (World::Simulated, World::Real) => {
             Some(format!("{from} depends on {to}: the two worlds do not know each other"))
         }
-        // The libraries that programs load would check whether they are in a model, at every wait.
+        // The libraries that programs load would check whether they are in a model, at every wait. A test of `host` asks by its command.
         _ if *enters_models && from != STAGE => {
             Some(format!("{from} asks {to} for its feature `world`, which is for {STAGE} alone"))
         }

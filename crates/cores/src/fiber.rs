@@ -1,4 +1,4 @@
-//! A thread's own stack, and the way from it back to the machine.
+//! A thread's own stack, and the way from it back to the machine that plays it.
 #![allow(unsafe_code)]
 
 use corosensei::stack::DefaultStack;
@@ -15,14 +15,19 @@ thread_local! {
     static BACK: Cell<Option<Back>> = const { Cell::new(None) };
 }
 
-pub(crate) struct Fiber {
+/// A thread that runs until it suspends itself. Dropping one that has not ended unwinds its stack.
+pub struct Fiber {
     coroutine: Coroutine<(), (), ()>,
     /// This fiber's way back, once it has begun.
     back: Rc<Cell<Option<Back>>>,
 }
 
 impl Fiber {
-    pub(crate) fn new(stack_bytes: usize, body: impl FnOnce() + 'static) -> io::Result<Fiber> {
+    /// A thread that has yet to begin.
+    ///
+    /// # Errors
+    /// There is no memory for its stack.
+    pub fn new(stack_bytes: usize, body: impl FnOnce() + 'static) -> io::Result<Fiber> {
         let back = Rc::new(Cell::new(None));
         let own = Rc::clone(&back);
         let coroutine = Coroutine::with_stack(DefaultStack::new(stack_bytes)?, move |yielder, ()| {
@@ -34,7 +39,7 @@ impl Fiber {
     }
 
     /// Runs the fiber until it suspends itself. False if it has ended.
-    pub(crate) fn resume(&mut self) -> bool {
+    pub fn resume(&mut self) -> bool {
         let _until_back = Away { before: BACK.replace(self.back.get()) };
         matches!(self.coroutine.resume(()), CoroutineResult::Yield(()))
     }
@@ -52,8 +57,17 @@ impl Drop for Away {
     }
 }
 
+impl std::fmt::Debug for Fiber {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fiber").finish_non_exhaustive()
+    }
+}
+
 /// Goes back to the thread that has resumed this fiber.
-pub(crate) fn suspend() {
+///
+/// # Panics
+/// No fiber runs.
+pub fn suspend() {
     let back = BACK.get().expect("only threads of a machine ask it for time");
     // SAFETY: `resume` has set `BACK` to the yielder of the fiber that runs now, which lives on that fiber's
     // stack as long as its body.
@@ -61,6 +75,6 @@ pub(crate) fn suspend() {
 }
 
 /// Whether a fiber runs now.
-pub(crate) fn is_inside() -> bool {
+pub fn is_inside() -> bool {
     BACK.get().is_some()
 }

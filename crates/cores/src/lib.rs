@@ -5,6 +5,8 @@
 //! that knows nothing of the model runs in it, if its system calls are led here. [`Costs`] has the cost of
 //! each call, as measured on a real machine.
 //!
+//! [`Fiber`] is the part that other machines can use: a thread on a stack of its own.
+//!
 //! The same costs and the same threads give the same run. One thread of the real machine plays all of them.
 
 mod costs;
@@ -13,5 +15,6 @@ mod machine;
 mod queue;
 
 pub use costs::Costs;
+pub use fiber::{Fiber, is_inside, suspend};
 pub use machine::{Ended, Machine, Stuck};
 pub use queue::ThreadId;

@@ -11,26 +11,26 @@ use crate::device::Shared;
 use crate::engine::{By, Pumped};
 use crate::error::OpenError;
 use crate::following::{Account, Following, allowed_cores};
-use crate::in_place::OwnThread;
+use crate::helper::Helper;
 use crate::sys;
 use highwire_link::shm::Life;
 use highwire_stdx::Duration;
 use highwire_wake::Core;
 use highwire_wake::duty::{Background, Found, Next};
+use highwire_wake::world;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 
 /// A thread too busy to sleep looks after the side band and housekeeping once in so many turns.
 const BUSY_TURNS_PER_LOOK: u32 = 256;
 
-pub(crate) fn spawn(device: Arc<Shared>) -> Result<JoinHandle<()>, OpenError> {
-    OwnThread::spawn("highwire", move || {
+pub(crate) fn spawn(device: Arc<Shared>) -> Result<Helper, OpenError> {
+    Helper::spawn("highwire", move || {
         sys::be_quick_to_run();
         sys::be_punctual();
-        // Neighbours that reach into this process's memory learn of its end from this thread's.
-        let _life = device.local.as_ref().and_then(Life::begin);
+        // Neighbours that reach into this process's memory learn of its end from this thread's. A model's process has no such thread.
+        let _life = device.local.as_ref().filter(|_| world::time().is_none()).and_then(Life::begin);
         Thread::new(&device).run();
     })
     .map_err(|error| OpenError::System("start the device's thread", error))

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use highwire_stdx::Instant;
+use highwire_wake::world;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,6 +44,9 @@ impl Clock {
 
     #[inline]
     pub(crate) fn now(&self) -> Instant {
+        if let Some(time) = world::time() {
+            return Instant::from_nanos(time.as_nanos() as u64);
+        }
         let rate = self.rate.load(Ordering::Relaxed);
         match self.ticks_at_origin {
             Some(origin) if rate != 0 => {

@@ -10,14 +10,14 @@ use crate::device::Owner;
 use crate::engine::ChannelLook;
 use crate::pollable::PollableQueue;
 use crate::waiting::{Count, Descriptors, Place, Sleepers};
-use highwire_wake::Outcome;
+use highwire_wake::{Outcome, world};
 use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A completion channel. Clones are the same channel; it lives as long as a queue that reports to it.
 ///
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// use highwire_host::verbs::{Operation, RecvWr, SendWr, Service};
 /// use highwire_host::{ChannelTarget, CompletionQueueConfig, ConnectOptions, Device, DeviceConfig};
 /// use highwire_host::{QueuePairConfig, WaitFor};
-/// use std::time::{Duration, Instant};
+/// use std::time::Duration;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let device = Device::open(&DeviceConfig::default())?;
@@ -113,9 +113,9 @@ impl CompletionChannel {
 
     /// The same, waiting for one; for ever without a `timeout`.
     pub fn event(&self, timeout: Option<Duration>) -> Option<u64> {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = timeout.and_then(|timeout| world::now().checked_add(timeout));
         loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(world::now()));
             if let Ok(event) = self.event_or_signal(left) {
                 return event;
             }
@@ -176,9 +176,9 @@ impl CompletionChannel {
     /// Without a thread of the device that could be woken, a thread looks at `is_over` again after a while.
     fn event_inline(&self, is_over: &dyn Fn() -> bool, timeout: Option<Duration>) -> Option<u64> {
         const LOOK_AGAIN: Duration = Duration::from_millis(1);
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = timeout.and_then(|timeout| world::now().checked_add(timeout));
         loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(world::now()));
             let event = self.reports.events.wait(Some(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN))));
             if event.is_some() || is_over() || left.is_some_and(|left| left.is_zero()) {
                 return event;

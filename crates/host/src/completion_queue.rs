@@ -21,11 +21,11 @@ use crate::waiting::{Place, Sleepers};
 use highwire_rings::{Arm, COMPLETION_RING, CompletionQueueConsumer, CompletionQueueProducer, Cqe};
 use highwire_shmem::{RingLayout, WholeSegment};
 use highwire_verbs::{AsyncEvent, Completion, CqId};
-use highwire_wake::Outcome;
+use highwire_wake::{Outcome, world};
 use highwire_wire::Qpn;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
 
 /// Bytes of a slot.
 const CQE_SLOT_BYTES: u32 = highwire_rings::CQE_BYTES;
@@ -304,13 +304,13 @@ impl CompletionQueue {
     /// [`wake`](Self::wake).
     pub(crate) fn wait_or(&self, what: WaitFor, timeout: Duration, also: &dyn Fn() -> bool) -> bool {
         let inner = &*self.inner;
-        let deadline = Instant::now() + timeout;
+        let deadline = world::now() + timeout;
         let arm = what.into();
         inner.use_events();
         // A thread cannot wait for a corrupt ring, and polling it finds nothing either.
         let is_over = || also() || inner.consumer().arm(arm).unwrap_or(false);
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(world::now());
             if inner.device.engine == Engine::Inline {
                 if is_over() {
                     return true;
@@ -464,7 +464,7 @@ impl CqInner {
     }
 
     fn consumer(&self) -> MutexGuard<'_, CompletionQueueConsumer> {
-        self.consumer.lock().unwrap_or_else(PoisonError::into_inner)
+        world::lock(&self.consumer)
     }
 
     /// Notes a poll. True if its thread gave its core away: then an empty queue is old news, and a program that hears of it may

@@ -19,6 +19,7 @@ use crate::dispatching;
 use crate::engine::Sleeper;
 use crate::error::{CreateError, OpenError};
 use crate::events::{self, EventQueue, Standing};
+use crate::helper::Helper;
 use crate::lane::Lane;
 use crate::region::ProtectionDomain;
 use crate::shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueConfig};
@@ -41,7 +42,6 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The longest sleep of a thread that runs the lanes while it waits.
@@ -109,7 +109,7 @@ pub(crate) struct Guests {
 /// Held by every object of a device; dropping the last one ends the device's threads.
 pub(crate) struct Owner {
     shared: ManuallyDrop<Arc<Shared>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<Helper>,
 }
 
 impl Device {
@@ -466,8 +466,8 @@ impl Drop for Owner {
             dispatcher.close();
         }
         for thread in self.threads.drain(..) {
-            // The thread ends after its present turn. If it panicked, its message has been printed already.
-            let _ = thread.join();
+            // The thread ends after its present turn.
+            thread.join();
         }
         // Sends acknowledgements that were kept back, the device's last packets.
         self.shared.lanes.iter().for_each(|lane| lane.control(|engine| engine.finish_control()));

@@ -7,20 +7,19 @@
 use crate::device::Shared;
 use crate::error::OpenError;
 use crate::following::{Account, Following, follow};
-use crate::in_place::OwnThread;
+use crate::helper::Helper;
 use crate::sys;
 use crate::waiting::Lanes;
 use highwire_wake::{Core, Dispatcher, Slept, Turn, WakeWord, Work};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// Turns between two looks at where threads sleep.
 const TURNS_PER_MOVE: u32 = 16;
 
-pub(crate) fn spawn(device: Arc<Shared>, dispatcher: Arc<Dispatcher>) -> Result<JoinHandle<()>, OpenError> {
-    OwnThread::spawn("highwire-poll", move || {
+pub(crate) fn spawn(device: Arc<Shared>, dispatcher: Arc<Dispatcher>) -> Result<Helper, OpenError> {
+    Helper::spawn("highwire-poll", move || {
         sys::be_quick_to_run();
         dispatcher.serve_for(device.waiting.station(), &Dispatched::new(&device));
     })

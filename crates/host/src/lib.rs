@@ -84,6 +84,7 @@ mod events;
 mod following;
 mod frames;
 mod gsi;
+mod helper;
 mod in_place;
 mod lane;
 mod limits;

@@ -6,11 +6,11 @@
 
 use crate::sys::{self, EventFd};
 use highwire_stdx::Duration;
+use highwire_wake::world;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 /// Entries, oldest first, behind a descriptor.
 #[derive(Debug)]
@@ -95,12 +95,12 @@ impl<T> PollableQueue<T> {
 
     /// Takes the oldest entry, waiting for one until `timeout` has passed; for ever without one.
     pub(crate) fn wait(&self, timeout: Option<std::time::Duration>) -> Option<T> {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = timeout.and_then(|timeout| world::now().checked_add(timeout));
         loop {
             if let Some(entry) = self.pop() {
                 return Some(entry);
             }
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(world::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return None;
             }

@@ -4,6 +4,7 @@
 //! Waiting would never end, so the lock knows its holder and refuses.
 #![allow(unsafe_code)]
 
+use highwire_wake::world;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +36,7 @@ impl<T> QueueLock<T> {
     #[inline]
     pub(crate) fn lock(&self) -> Option<Held<'_, T>> {
         // SAFETY: asks for the thread's own number, an address and so never zero.
-        let me = unsafe { libc::pthread_self() } as usize;
+        let me = world::thread().unwrap_or_else(|| unsafe { libc::pthread_self() } as usize);
         let mut looks = 0;
         loop {
             match self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
@@ -44,7 +45,7 @@ impl<T> QueueLock<T> {
                 Err(_) => looks += 1,
             }
             if looks % LOOKS == 0 {
-                std::thread::yield_now();
+                highwire_wake::yield_core();
             }
             std::hint::spin_loop();
         }

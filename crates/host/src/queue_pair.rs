@@ -25,6 +25,7 @@ use highwire_rings::{ReceiveQueueProducer, SendQueueProducer};
 use highwire_rnic::QpSnapshot;
 use highwire_shmem::{WholeSegment, Window};
 use highwire_verbs::{DenialCause, Gid, PostError, QpState, RecvWr, SendWr, Service};
+use highwire_wake::world::may_switch;
 use highwire_wire::{Psn, Qpn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -152,7 +153,7 @@ impl QueuePair {
                     break;
                 }
                 patience -= 1;
-                std::thread::yield_now();
+                highwire_wake::yield_core();
             }
             let Some(build) = build else { unreachable!("a chain that was built has a result") };
             return self.chain_in_ring(build);
@@ -173,6 +174,7 @@ impl QueuePair {
         let result = build(&mut chain);
         if let Sink::Ring(mut producer) = chain.sink {
             producer.publish_release();
+            may_switch();
         }
         self.ring();
         result
@@ -274,6 +276,7 @@ impl QueuePair {
     /// Announces work in a ring.
     fn ring(&self) {
         self.lane().board.ring_seqcst(self.bell);
+        may_switch();
         if self.pd.device.engine == config::Engine::Background {
             self.pd.device.waker.wake();
         } else {

@@ -8,11 +8,12 @@ use crate::negotiate::{Action, Connection, Negotiator};
 use highwire_link::{Ecn, Link, Order, RxBatch, Transmitted, TxBatch, UdpConfig, UdpLink};
 use highwire_stdx::{Instant, Rng};
 use highwire_verbs::Gid;
+use highwire_wake::world;
 use highwire_wire::{NEGOTIATION_PORT, Qpn};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 pub(crate) struct SideBand {
     state: Mutex<State>,
@@ -134,6 +135,6 @@ impl SideBand {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        world::lock(&self.state)
     }
 }

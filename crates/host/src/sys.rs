@@ -13,6 +13,7 @@ pub use signals::SignalMask;
 
 use crate::process::Process;
 use highwire_stdx::Duration;
+use highwire_wake::world;
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -217,7 +218,7 @@ fn take_turns(turns: Turns) {
         period_ns: u64,
     }
     const TURN_NS: u64 = 100_000;
-    if TURNS.replace(Some(turns)) == Some(turns) {
+    if world::thread().is_some() || TURNS.replace(Some(turns)) == Some(turns) {
         return;
     }
     let mut attributes = Attributes::default();
@@ -244,6 +245,9 @@ pub(crate) fn be_punctual() {
 /// This thread's number, as the kernel counts them. It asks only once.
 pub(crate) fn thread_number() -> u32 {
     thread_local!(static NUMBER: Cell<Option<(Process, u32)>> = const { Cell::new(None) });
+    if let Some(thread) = world::thread() {
+        return thread as u32;
+    }
     let process = Process::this();
     match NUMBER.get() {
         Some((asked, number)) if asked == process => number,
@@ -259,6 +263,9 @@ pub(crate) fn thread_number() -> u32 {
 
 /// A clock that all processes of the machine share and that costs nearly nothing: in milliseconds, as precise as the scheduler's tick.
 pub(crate) fn machine_time_ms() -> u32 {
+    if let Some(time) = world::time() {
+        return time.as_millis() as u32;
+    }
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock exists, and the structure is writable.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
@@ -326,7 +333,17 @@ pub(crate) fn wait_beside(
     timeout: Option<Duration>,
 ) -> (Waited, bool) {
     let ours = fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-    let mut polled: Vec<libc::pollfd> = ours.chain(beside.iter().copied()).collect();
+    let polled: Vec<libc::pollfd> = ours.chain(beside.iter().copied()).collect();
+    // In a model a sleep is as long as other threads do nothing about it.
+    let is_ready = || poll(&mut polled.clone(), Some(Duration::ZERO)).0 != Waited::TimedOut;
+    match world::sleep_until(&is_ready, timeout.map(Into::into)) {
+        Some(_) => poll(&mut polled.clone(), Some(Duration::ZERO)),
+        None => poll(&mut { polled }, timeout),
+    }
+}
+
+/// Asks the kernel, and waits there.
+fn poll(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> (Waited, bool) {
     let timeout = timeout.map(|t| {
         let nanos = t.as_nanos();
         libc::timespec {

@@ -8,6 +8,7 @@
 //! only then looks at `work_left`. All four steps are sequentially consistent, so one of the two sees the other.
 #![allow(unsafe_code)]
 
+use highwire_wake::world::may_switch;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -54,7 +55,7 @@ impl<T> EngineToken<T> {
             if let Some(running) = self.take() {
                 break running;
             }
-            std::thread::yield_now();
+            highwire_wake::yield_core();
         };
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         running
@@ -64,17 +65,20 @@ impl<T> EngineToken<T> {
     /// the work up.
     #[inline]
     pub(crate) fn leave_work(&self) {
+        may_switch();
         self.work_left.store(true, Ordering::SeqCst);
     }
 
     /// Whether work was left since the last call. To be called after letting go of the token.
     #[inline]
     pub(crate) fn take_work_left(&self) -> bool {
+        may_switch();
         self.work_left.load(Ordering::SeqCst) && self.work_left.swap(false, Ordering::SeqCst)
     }
 
     #[inline]
     fn take(&self) -> Option<Running<'_, T>> {
+        may_switch();
         self.held
             .compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed)
             .is_ok()

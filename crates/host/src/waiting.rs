@@ -26,12 +26,12 @@ use crate::sys;
 use crate::waker::Waker;
 use highwire_wake::duty::Sight;
 use highwire_wake::{
-    Account, Core, Dispatcher, Outcome, Posted, Station, Wait, WakeStrategy, WakeWord, thread_time,
+    Account, Core, Dispatcher, Outcome, Posted, Station, Wait, WakeStrategy, WakeWord, thread_time, world,
 };
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The state that the waiting threads of a device share.
 #[derive(Debug)]
@@ -255,7 +255,7 @@ impl Waiting {
         is_over: &dyn Fn() -> bool,
         timeout: Option<Duration>,
     ) -> Outcome {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = timeout.and_then(|timeout| world::now().checked_add(timeout));
         let Sleepers { word, place, account, .. } = sleepers;
         self.run(&Wait { word, place: *place, account, is_over, work: &Lanes::new(device), deadline })
     }

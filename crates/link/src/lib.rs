@@ -17,6 +17,7 @@ mod faulty;
 pub mod floor;
 mod memory;
 pub mod shm;
+pub mod simulated;
 mod sys;
 mod udp;
 

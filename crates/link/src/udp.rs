@@ -19,6 +19,7 @@ pub use steer::{SteerBy, lane_of};
 pub use table::has_unread;
 
 use crate::batch::{Ecn, RxBatch, TrainLimits, TrainView, TxBatch};
+use crate::simulated::{self, Modelled, Network, Parcel, Socket};
 use crate::{Counters, Link, Seal, Transmitted, sys};
 use highwire_stdx::Instant;
 use std::io;
@@ -72,6 +73,7 @@ pub struct UdpLink {
     counters: Counters,
     overflow_seen: u32,
     refused: Option<SocketAddr>,
+    modelled: Modelled,
 }
 
 impl UdpLink {
@@ -93,6 +95,10 @@ impl UdpLink {
         let mut config = *config;
         let mut links: Vec<UdpLink> = Vec::new();
         let failed = |config: &UdpConfig, error: io::Error| OpenError::new(config, error);
+        if let Some(network) = simulated::network() {
+            let lane = |lane| UdpLink::simulate(&*network, &config, lane, lanes);
+            return (0..lanes).map(|at| lane(at).map_err(|e| failed(&config, e))).collect();
+        }
         for lane in 0..lanes.max(1) {
             let link = UdpLink::bind(&config, lane > 0).map_err(|e| failed(&config, e))?;
             if lanes > 1 && lane == 0 {
@@ -107,6 +113,16 @@ impl UdpLink {
             steer::attach(links[0].socket.as_fd(), lanes).map_err(|e| failed(&config, e))?;
         }
         Ok(links)
+    }
+
+    fn simulate(network: &dyn Network, config: &UdpConfig, lane: usize, lanes: usize) -> io::Result<UdpLink> {
+        let local = SocketAddr::new(config.ip, config.port);
+        let modelled = Modelled::new(network.bind(local, lane, lanes)?);
+        let socket =
+            modelled.get().map_or_else(|| Err(io::ErrorKind::NotFound.into()), Socket::descriptor)?;
+        let (limits, counters) = (TrainLimits::GSO, Counters::default());
+        let (ecn, overflow_seen, refused) = (config.ecn, 0, None);
+        Ok(UdpLink { socket, local, limits, ecn, counters, overflow_seen, refused, modelled })
     }
 
     /// Takes over a socket that is bound already, such as one of a [`SharedPort`]. Buffers and features are set as `config`
@@ -131,7 +147,8 @@ impl UdpLink {
         let overflow_seen = sys::memory_info(socket.as_fd()).map_or(0, |info| info[8]);
         let (limits, counters) = (TrainLimits::SINGLE, Counters::default());
         let ecn = Ecn::NotCapable;
-        Ok(UdpLink { socket, local, limits, ecn, counters, overflow_seen, refused: None })
+        let modelled = Modelled::default();
+        Ok(UdpLink { socket, local, limits, ecn, counters, overflow_seen, refused: None, modelled })
     }
 
     fn bind(config: &UdpConfig, is_shared: bool) -> io::Result<UdpLink> {
@@ -178,7 +195,8 @@ impl UdpLink {
         counters.gro = u64::from(gro);
         let limits = if gso { TrainLimits::GSO } else { TrainLimits::SINGLE };
         let ecn = config.ecn;
-        Ok(UdpLink { socket, local: address, limits, ecn, counters, overflow_seen: 0, refused: None })
+        let (overflow_seen, refused, modelled) = (0, None, Modelled::default());
+        Ok(UdpLink { socket, local: address, limits, ecn, counters, overflow_seen, refused, modelled })
     }
 
     /// The counters so far.
@@ -188,6 +206,9 @@ impl UdpLink {
 
     /// The peer that last reported its port closed, if one did. Asking clears it.
     pub fn take_refused(&mut self) -> Option<SocketAddr> {
+        if let Some(socket) = self.modelled.get() {
+            return socket.take_refused();
+        }
         self.refused.take()
     }
 
@@ -203,6 +224,40 @@ impl UdpLink {
     /// Those of `poll(2)`.
     pub fn wait_readable(&self, timeout_ms: i32) -> io::Result<bool> {
         sys::wait_readable(self.socket.as_fd(), timeout_ms)
+    }
+
+    #[inline]
+    fn send<'a>(&self, trains: impl Iterator<Item = TrainView<'a>>) -> io::Result<usize> {
+        let Some(socket) = self.modelled.get() else {
+            return sys::send_trains(self.socket.as_fd(), self.ecn, trains);
+        };
+        let mut count = 0;
+        for train in trains {
+            let bytes = [train.head, train.tail].concat();
+            let traffic_class = train.traffic_class & !Ecn::MASK | self.ecn.bits();
+            let (peer, segment_bytes) = (train.destination, train.segment_bytes);
+            socket.send(Parcel { peer, bytes, segment_bytes, traffic_class });
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    #[inline]
+    fn take(&self, buffer: &mut [u8]) -> io::Result<sys::Received> {
+        let Some(socket) = self.modelled.get() else {
+            return sys::receive(self.socket.as_fd(), buffer);
+        };
+        let Some(parcel) = socket.receive() else { return Err(io::ErrorKind::WouldBlock.into()) };
+        let Parcel { peer, bytes, segment_bytes, traffic_class } = parcel;
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        Ok(sys::Received {
+            source: Some(peer),
+            bytes: bytes.len(),
+            segment_bytes: Some(segment_bytes),
+            tos: traffic_class,
+            is_truncated: false,
+            overflow: None,
+        })
     }
 
     fn note_sent<'a>(&mut self, trains: impl Iterator<Item = TrainView<'a>>) {
@@ -325,7 +380,7 @@ impl Link for UdpLink {
             if ready == 0 {
                 return Transmitted::All;
             }
-            match sys::send_trains(self.socket.as_fd(), self.ecn, batch.ready(ready)) {
+            match self.send(batch.ready(ready)) {
                 Ok(sent) => {
                     self.note_sent(batch.ready(sent));
                     batch.depart(sent);
@@ -352,7 +407,7 @@ impl Link for UdpLink {
         // An unusable datagram or an error report must not look like an empty socket, and a flood of them must not hold the
         // caller here.
         for _ in 0..16 {
-            match sys::receive(self.socket.as_fd(), batch.buffer()) {
+            match self.take(batch.buffer()) {
                 Ok(received) => match self.accept(&received, batch) {
                     0 => {}
                     packets => return packets,

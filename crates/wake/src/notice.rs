@@ -12,6 +12,7 @@
 use crate::duty::{Duty, Said};
 use crate::seat::Seat;
 use crate::sync::{AtomicU64, Ordering, fence};
+use crate::world::may_switch;
 use highwire_stdx::Instant;
 
 /// What one thread says. Alone in its cache lines: all threads read it all the time, and only sleeps write it.
@@ -34,14 +35,17 @@ impl Notice {
     /// The thread is about to look for work a last time, and then to sleep until then at the latest.
     pub fn announce(&self, duty: Duty, until: Instant) -> Announced {
         let word = Said::Asleep { duty, until, is_settled: false }.to_word();
+        may_switch();
         self.0.swap(word, Ordering::SeqCst);
         fence(Ordering::SeqCst);
+        may_switch();
         Announced(word)
     }
 
     /// The thread has looked, and sleeps until then; false if it was called meanwhile, and must not sleep.
     pub fn settle(&self, announced: Announced, duty: Duty, until: Instant) -> bool {
         let word = Said::Asleep { duty, until, is_settled: true }.to_word();
+        may_switch();
         self.0.compare_exchange(announced.0, word, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
@@ -55,12 +59,16 @@ impl Notice {
     /// Ends the sleep, or the one that was announced; true if the caller must ring. The work must be visible before.
     #[inline]
     pub fn call(&self) -> bool {
+        may_switch();
         fence(Ordering::SeqCst);
         let mut seen = self.0.load(Ordering::Relaxed);
         while let Said::Asleep { .. } = Said::from_word(seen) {
             let called = Said::Called.to_word();
             match self.0.compare_exchange(seen, called, Ordering::SeqCst, Ordering::Relaxed) {
-                Ok(_) => return true,
+                Ok(_) => {
+                    may_switch();
+                    return true;
+                }
                 Err(now) => seen = now,
             }
         }

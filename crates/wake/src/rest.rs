@@ -9,6 +9,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 use crate::word::{Posted, Slept, WakeWord};
+use crate::world::may_switch;
 
 /// The thread that sleeps on the descriptors of the work. Only one can: it takes the seat first.
 #[derive(Debug, Default)]
@@ -23,6 +24,7 @@ impl Rest {
     pub fn sleep(&self, word: &WakeWord, seen: u32, sleep: impl FnOnce() -> Slept) -> Slept {
         // SeqCst, as in `is_taken`: a thread that stays away while another rests says so before it looks.
         self.word.store(name(word), Ordering::SeqCst);
+        may_switch();
         let slept = word.sleep_elsewhere(seen, sleep);
         self.word.store(0, Ordering::SeqCst);
         slept

@@ -9,6 +9,7 @@
 
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::word::{Posted, WakeWord};
+use crate::world::may_switch;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Followers that can be called to the seat. Further followers only wait for their events.
@@ -68,6 +69,7 @@ impl Seat {
     /// The seat, if it is free.
     #[inline]
     pub fn try_take(&self) -> Option<Leading<'_>> {
+        may_switch();
         let was_free = self.taken.swap(1, Ordering::AcqRel) == 0;
         was_free.then(|| Leading { seat: self })
     }
@@ -89,6 +91,7 @@ impl Seat {
     #[inline]
     pub fn follow(&self, place: usize) -> bool {
         self.followers[place / 64].fetch_or(1 << (place % 64), Ordering::AcqRel);
+        may_switch();
         // Store of the name, then load of the seat: only a full fence keeps this order.
         fence(Ordering::SeqCst);
         self.is_taken()
@@ -148,6 +151,7 @@ impl Drop for Leading<'_> {
     fn drop(&mut self) {
         // A swap, not a store: every change of the word also reads it, so that its changes have one order.
         self.seat.taken.swap(0, Ordering::AcqRel);
+        may_switch();
     }
 }
 

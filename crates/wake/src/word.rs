@@ -96,7 +96,9 @@ impl WakeWord {
     #[inline]
     fn post_to(&self, all: bool) -> Posted {
         // Release: the event. Acquire: a sleeper that is seen here had looked before.
+        world::may_switch();
         let before = self.word.fetch_add(ONE_POST, Ordering::AcqRel);
+        world::may_switch();
         if before as u32 == 0 {
             return Posted::NobodySlept;
         }
@@ -116,7 +118,9 @@ impl WakeWord {
     /// counted wakes no thread by itself: the poster asks its [`Rest`](crate::Rest) whether there is such a
     /// thread.
     pub fn sleep_elsewhere(&self, seen: u32, sleep: impl FnOnce() -> Slept) -> Slept {
+        world::may_switch();
         let before = self.word.fetch_add(1, Ordering::AcqRel);
+        world::may_switch();
         let slept = if (before >> 32) as u32 == seen { sleep() } else { Slept::Posted };
         self.word.fetch_sub(1, Ordering::AcqRel);
         slept

@@ -6,10 +6,14 @@
 //!
 //! Only with the feature `world` can a thread enter a model: without it this crate never asks whether one
 //! has. With it, asking costs a load and a branch if no thread has.
+//!
+//! A model that plays whole processes is a [`Kernel`] as well: it starts threads, ends sleeps on descriptors, and may
+//! take the core from a thread at every [`may_switch`].
 
 use crate::sys::Core;
 use crate::word::Slept;
 use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// The calls that a model answers in the system's place, on behalf of the thread that it plays at the moment.
@@ -38,6 +42,46 @@ pub trait World {
     fn process_time(&self) -> Duration;
     /// Threads that run or want to.
     fn runnable_threads(&self) -> usize;
+    /// The model's answers to a whole process, if it has any.
+    fn kernel(&self) -> Option<&dyn Kernel> {
+        None
+    }
+}
+
+/// The calls of a whole process that a model answers in the system's place.
+pub trait Kernel {
+    /// The thread may lose its core here, in the middle of its work.
+    fn may_switch(&self);
+    /// Sleeps until `is_over`, or for as long as `timeout`; false if the time is up. What `is_over` looks at changes only by
+    /// other threads or by the model itself.
+    fn sleep_until(&self, is_over: &dyn Fn() -> bool, timeout: Option<Duration>) -> bool;
+    /// Starts a thread in the process of the calling one.
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce()>) -> Started;
+    /// The number of the calling thread; no two living threads have the same.
+    fn thread(&self) -> usize;
+}
+
+/// A thread that a model plays.
+pub struct Started {
+    has_ended: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Started {
+    /// A thread of which this closure tells whether it has ended.
+    pub fn new(has_ended: impl Fn() -> bool + Send + Sync + 'static) -> Started {
+        Started { has_ended: Box::new(has_ended) }
+    }
+
+    /// Waits for the thread's end.
+    pub fn join(self) {
+        sleep_until(&*self.has_ended, None);
+    }
+}
+
+impl std::fmt::Debug for Started {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Started").finish_non_exhaustive()
+    }
 }
 
 /// Activities of a polling thread other than calls.
@@ -69,6 +113,65 @@ pub fn step(step: Step) {
         None if step == Step::Relax => std::hint::spin_loop(),
         None => {}
     }
+}
+
+/// The time since the model began that this thread is in; `None` on this machine.
+#[inline]
+pub fn time() -> Option<Duration> {
+    model().map(|model| model.now())
+}
+
+/// The calling thread may lose its core here. Nothing happens on this machine, where that may be anywhere.
+#[inline]
+pub fn may_switch() {
+    with_kernel(|kernel| kernel.may_switch());
+}
+
+/// Sleeps until `is_over` or for as long as `timeout`; false if the time is up. `None`, at once, on this machine.
+#[inline]
+pub fn sleep_until(is_over: &dyn Fn() -> bool, timeout: Option<Duration>) -> Option<bool> {
+    with_kernel(|kernel| kernel.sleep_until(is_over, timeout))
+}
+
+/// Starts a thread in the model; gives the body back on this machine.
+///
+/// # Errors
+/// The calling thread is in no model that starts threads.
+pub fn spawn<B: FnOnce() + 'static>(name: &str, body: B) -> Result<Started, B> {
+    let mut body = Some(body);
+    let started = with_kernel(|kernel| {
+        let body = body.take().expect("it is called once");
+        kernel.spawn(name, Box::new(body))
+    });
+    match (started, body) {
+        (Some(started), _) => Ok(started),
+        (None, Some(body)) => Err(body),
+        (None, None) => unreachable!("a body that was taken has been started"),
+    }
+}
+
+/// The number of the calling thread in its model; `None` on this machine.
+#[inline]
+pub fn thread() -> Option<usize> {
+    with_kernel(|kernel| kernel.thread())
+}
+
+/// Locks a mutex whose holder may reach [`may_switch`]: in a model, where one thread plays all, the others run meanwhile.
+#[inline]
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    while thread().is_some() {
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => crate::sys::yield_core(),
+        }
+    }
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[inline]
+fn with_kernel<R>(ask: impl FnOnce(&dyn Kernel) -> R) -> Option<R> {
+    model().and_then(|model| model.kernel().map(ask))
 }
 
 /// The model that this thread is in.

@@ -90,6 +90,7 @@ pub(super) const ALL: &[Step] = &[
     .computes(),
     rest("wake-model", "no wake-up is lost in any modelled interleaving", wake_model).computes(),
     rest("wake-soak", "no wake-up is lost among a million events for threads that sleep", wake_soak),
+    rest("engines", "engines of processes that are stopped and killed lose nothing, under seeds", engines),
     rest("models", "loom finds no interleaving that breaks the tables", models).computes(),
     rest("miri", "Miri finds no undefined behaviour", miri).computes(),
     rest("fuzz", "every fuzz target, briefly", fuzz::step).computes(),
@@ -253,6 +254,12 @@ fn docs(log: &Log) -> Result<Tally> {
 /// A feature of its own, because it replaces the crate's atomics.
 fn wake_model(log: &Log) -> Result<Tally> {
     cargo_test(log, Line::cargo("test --package highwire-wake --features model --test model"))
+}
+
+/// A feature of its own, because it lets a model play the device's threads and sockets.
+fn engines(log: &Log) -> Result<Tally> {
+    let line = Line::cargo("test --package highwire-host --features world --test simulated");
+    Ok(Tally::one(line.run_logged(log)?))
 }
 
 /// A command of the page about waiting runs the long one, of a billion.

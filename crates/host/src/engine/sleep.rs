@@ -12,6 +12,7 @@
 
 use super::Engine;
 use highwire_stdx::Duration;
+use highwire_wake::world::may_switch;
 
 /// Threads that sleep on what a lane receives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,9 +37,11 @@ impl Engine {
     /// Returns how long the sleep may last, or `None` if there is work already.
     pub(crate) fn prepare_sleep(&mut self, who: Sleeper) -> Option<Duration> {
         self.sleep.asleep[who as usize] = true;
+        may_switch();
         self.time.pass();
         let now = self.now();
         let left = self.deadline().map_or(Duration::MAX, |at| at.saturating_since(now));
+        may_switch();
         let may_sleep = self.board.prepare_sleep_seqcst()
             && self.ways.shm.as_mut().is_none_or(|shm| {
                 // While many packets are held, those in the rings are to stay there.
@@ -46,6 +49,7 @@ impl Engine {
             })
             && self.arrivals.mailboxes[self.lane as usize].is_empty()
             && left > Duration::ZERO;
+        may_switch();
         if !may_sleep {
             self.awake(who);
         }

@@ -6,7 +6,7 @@
 use super::lanes::Lanes;
 use super::{Sleepers, Waiting};
 use crate::device::Shared;
-use highwire_wake::{Outcome, Slept, Turn, Wait, WakeWord, Work};
+use highwire_wake::{Outcome, Slept, Turn, Wait, WakeWord, Work, world};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -95,7 +95,7 @@ impl Waiting {
             told: Cell::new(self.told()),
             turns: Cell::new(0),
         };
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = timeout.and_then(|timeout| world::now().checked_add(timeout));
         let (account, is_over) = (&*sleepers.account, wanted.is_ready);
         let outcome = self.run(&Wait { word: &word, place: None, account, is_over, work: &work, deadline });
         self.beside.store(ARMED_BETWEEN_MAX, Ordering::Relaxed);

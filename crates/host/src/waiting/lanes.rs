@@ -4,7 +4,7 @@ use crate::device::Shared;
 use crate::engine::{By, Engine, Sleeper};
 use crate::sys;
 use highwire_wake::duty::{Duty, Event};
-use highwire_wake::{Announced, Slept, Turn, WakeWord, Work};
+use highwire_wake::{Announced, Slept, Turn, WakeWord, Work, world};
 use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -120,7 +120,7 @@ impl Work for Lanes<'_> {
         }
         device.company.leave(&waiting.look);
         sys::be_quick_to_run();
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(world::now()));
         let longest =
             self.rest_max.get().min(left.map_or(highwire_stdx::Duration::MAX, highwire_stdx::Duration::from));
         let begin = device.clock.now();

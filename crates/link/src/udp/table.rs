@@ -27,6 +27,9 @@ pub(super) fn sockets() -> Vec<Socket> {
 /// Whether datagrams wait unread at the one socket that is bound to `address`, whichever process has it.
 /// False if there is none, or if several share the address, because then it is unknown which one is meant.
 pub fn has_unread(address: SocketAddr) -> bool {
+    if let Some(network) = crate::simulated::network() {
+        return network.has_unread(address);
+    }
     for _ in 0..READS_MAX {
         match at(address, &sockets())[..] {
             [] => {}

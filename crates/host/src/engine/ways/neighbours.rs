@@ -13,6 +13,7 @@ use highwire_link::shm::{
 use highwire_rnic::{Order, Outgoing, QpSnapshot};
 use highwire_stdx::{Duration, Instant};
 use highwire_verbs::{Gid, MemoryLost};
+use highwire_wake::world::may_switch;
 use highwire_wire::{Bth, Qpn};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -248,6 +249,7 @@ impl Neighbours {
             let Some(known) = self.known.get_mut(at) else { continue };
             let Some(Some(ring)) = known.rings.get_mut(lane) else { continue };
             ring.is_unflushed = false;
+            may_switch();
             let receiver = ring.sender.flush();
             self.rung += u64::from(receiver != Receiver::Awake);
             if receiver == Receiver::Asleep {
