@@ -46,6 +46,8 @@ const LIFE_AT: u64 = 136;
 /// # Errors
 /// What does not.
 pub fn run(registry: &Path, theme: Theme, seed: u64) -> Result<Report, String> {
+    // What killed processes have left there is of another time.
+    let _ = std::fs::remove_dir_all(registry);
     let plan = Plan::new(theme, seed);
     let mut rng = Rng::new(seed).fork(1000 + theme as u64);
     let wires = Rc::new(Wires::new(rng.fork(2), plan.weather));
