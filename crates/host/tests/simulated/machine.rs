@@ -356,8 +356,8 @@ impl Inner {
             return None;
         }
         let at = self.rng.below(count as u64) as usize;
-        let can = (0..self.threads.len()).filter(|&index| self.can_run(&self.threads[index], now));
-        can.skip(at).next()
+        let mut can = (0..self.threads.len()).filter(|&index| self.can_run(&self.threads[index], now));
+        can.nth(at)
     }
 
     /// When a thread may go on that cannot now.

@@ -245,7 +245,6 @@ fn request(rng: &mut Rng, lazy: u64) -> Request {
 
 /// The longest message.
 pub const SLOT_BYTES: usize = 12_288;
-pub const REQUESTS_MAX: usize = 20;
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

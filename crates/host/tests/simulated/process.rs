@@ -112,7 +112,9 @@ fn converse(scene: &Rc<Scene>, device: &Device, process: usize, round: Round) {
         Engine::Inline => {
             while !is_over() {
                 scene.machine.sleep_ns(LOOK_NS);
-                told.iter().for_each(|told| drop(told.cq.poll(&mut [])));
+                for told in &told {
+                    told.cq.poll(&mut []);
+                }
             }
         }
         _ => scene.wait(is_over),
