@@ -43,8 +43,6 @@ pub struct Scene {
     /// Processes whose threads have ended, by round.
     pub done: RefCell<BTreeSet<(Round, usize)>>,
     pub counters: RefCell<Vec<CounterSnapshot>>,
-    /// The descriptors of each device.
-    pub descriptors: RefCell<BTreeMap<usize, Vec<RawFd>>>,
     /// Messages that have arrived.
     pub messages: RefCell<u64>,
 }
@@ -78,7 +76,6 @@ impl Scene {
 /// The whole life of a process that takes part from some round on.
 pub fn live(scene: &Rc<Scene>, process: usize, from: Round) {
     let plan = scene.plan.processes[process].clone();
-    let before = open_descriptors();
     let device = scene.machine.undisturbed(|| {
         let config = DeviceConfig {
             address: Some(Scene::address(process)),
@@ -91,8 +88,6 @@ pub fn live(scene: &Rc<Scene>, process: usize, from: Round) {
         };
         Device::open(&config).expect("a device")
     });
-    let opened = open_descriptors().into_iter().filter(|fd| !before.contains(fd)).collect();
-    scene.descriptors.borrow_mut().insert(process, opened);
     let rounds = if scene.plan.theme == Theme::Killed { 2 } else { 1 };
     for round in from..rounds {
         converse(scene, &device, process, round);

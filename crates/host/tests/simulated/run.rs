@@ -65,7 +65,6 @@ pub fn run(registry: &Path, theme: Theme, seed: u64) -> Result<Report, String> {
         posted: RefCell::default(),
         done: RefCell::default(),
         counters: RefCell::default(),
-        descriptors: RefCell::default(),
         messages: RefCell::default(),
     });
     for number in 0..count {
@@ -106,12 +105,16 @@ fn kill(registry: &Path, scene: &Scene, process: usize) {
     if let Ok(file) = std::fs::OpenOptions::new().write(true).open(engine) {
         let _ = file.write_all_at(&HAS_DIED.to_ne_bytes(), LIFE_AT);
     }
-    for fd in scene.descriptors.borrow_mut().remove(&process).unwrap_or_default() {
-        unlock(fd);
+    let folder = registry.join(address.to_string());
+    for fd in open_descriptors() {
+        let file = std::fs::read_link(format!("/proc/self/fd/{fd}"));
+        if file.is_ok_and(|file| file.starts_with(&folder)) {
+            unlock(fd);
+        }
     }
 }
 
-/// Lets go of the locks that came with a descriptor. Nobody else uses it, and it stays open.
+/// Lets go of the locks that came with a descriptor of a file of the killed process. Neighbours hold none there.
 fn unlock(fd: RawFd) {
     let mut all = libc::flock {
         l_type: libc::F_UNLCK as libc::c_short,
