@@ -249,7 +249,7 @@ impl Requester {
             return;
         }
         match mode {
-            Mode::Standard(standard) if common.is_unheard => standard.wait_on(common, conn, ctx.now),
+            Mode::Standard(_) if common.is_unheard => Standard::wait_on(common, conn, ctx.now),
             Mode::Irn(irn) if common.is_unheard => irn.wait_on(common, conn, ctx.now),
             Mode::Standard(standard) => standard.handle_timeout(common, conn, ctx),
             Mode::Irn(irn) => irn.handle_timeout(common, conn, ctx),

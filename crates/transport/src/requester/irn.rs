@@ -43,6 +43,8 @@ pub(super) struct Irn {
     /// Timeouts since the last progress, counted one by one: a host that did not run for a while counts a
     /// single one.
     stalls: u32,
+    /// When the timer last ran.
+    timer_ran_at: Instant,
     /// Packets have been leaving since the window last had room for a train.
     is_in_train: bool,
     /// The packet to resend that is on its way from memory, and when it is there.
@@ -116,6 +118,7 @@ impl Irn {
             acks: AckQueue::default(),
             is_patient: false,
             stalls: 0,
+            timer_ran_at: Instant::ZERO,
             is_in_train: false,
             fetching: None,
         }
@@ -262,12 +265,12 @@ impl Irn {
         self.arm(common, conn, now, true);
     }
 
-    /// No packet was lost and the responder did not fail to answer: it has not been running. Its time begins
-    /// anew.
+    /// No packet was lost and the responder did not fail to answer: it has not been running. The time since the timer last ran does not
+    /// count. What counted before does: a peer that runs now and then and never answers is given up.
     pub(super) fn wait_on(&mut self, common: &mut Common, conn: &Connection, now: Instant) {
         common.deadline = Some(now + conn.transport.irn.rto_high);
-        common.last_progress = now;
-        self.stalls = 0;
+        common.last_progress += now.saturating_since(self.timer_ran_at.max(common.last_progress));
+        self.timer_ran_at = now;
     }
 
     /// Whether the next timeout is the last one.
@@ -279,6 +282,7 @@ impl Irn {
 
     pub(super) fn handle_timeout(&mut self, common: &mut Common, conn: &Connection, ctx: &mut Context<'_>) {
         common.deadline = None;
+        self.timer_ran_at = ctx.now;
         if self.gives_up(common, conn, ctx.now) {
             ctx.counters.count(Counter::Timeouts);
             common.fail_front(self, conn, ctx, CompletionStatus::RetryExceeded);

@@ -390,12 +390,10 @@ impl Standard {
         common.deadline = conn.ack_deadline(now);
     }
 
-    /// No packet was lost and the responder did not fail to answer: it has not been running. Its time begins
-    /// anew.
-    pub(super) fn wait_on(&mut self, common: &mut Common, conn: &Connection, now: Instant) {
+    /// No packet was lost and the responder did not fail to answer: it has not been running. That costs no retry, and gives none back: a
+    /// peer that runs now and then and never answers is given up.
+    pub(super) fn wait_on(common: &mut Common, conn: &Connection, now: Instant) {
         common.deadline = conn.ack_deadline(now);
-        common.last_progress = now;
-        self.retries_left = conn.retry_count;
     }
 
     /// Whether the next timeout is the last one.
