@@ -34,6 +34,7 @@ impl Path {
 pub enum Order {
     /// Leaves after every strict packet that was appended before it.
     Strict,
-    /// May leave anywhere in the batch, except before free packets appended earlier.
+    /// May leave after packets appended later, and never before one appended earlier: to a requester of go-back-N, an acknowledgement that
+    /// comes before a READ response says that the response was lost.
     Free,
 }

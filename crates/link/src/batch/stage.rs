@@ -24,6 +24,8 @@ pub(super) struct Buffer {
     pub(super) bytes: Box<[u8]>,
     pub(super) used: usize,
     pub(super) sizes: Vec<u16>,
+    /// Of free packets: how many strict ones were appended before each.
+    pub(super) behind: Vec<u32>,
     /// Packet index and bit to flip once the packet is sealed.
     damage: Vec<(usize, u32)>,
 }
@@ -43,12 +45,19 @@ impl Stage {
 
 impl Buffer {
     pub(super) fn new(bytes: usize) -> Buffer {
-        Buffer { bytes: vec![0; bytes].into_boxed_slice(), used: 0, sizes: Vec::new(), damage: Vec::new() }
+        Buffer {
+            bytes: vec![0; bytes].into_boxed_slice(),
+            used: 0,
+            sizes: Vec::new(),
+            behind: Vec::new(),
+            damage: Vec::new(),
+        }
     }
 
     pub(super) fn clear(&mut self) {
         self.used = 0;
         self.sizes.clear();
+        self.behind.clear();
         self.damage.clear();
     }
 
@@ -96,13 +105,15 @@ impl Buffer {
 pub struct Slot<'a> {
     buffer: &'a mut Buffer,
     bytes_max: usize,
+    /// See [`Buffer`]; `None` for a strict packet.
+    behind: Option<u32>,
 }
 
 impl<'a> Slot<'a> {
     /// Room at the end of `buffer`, if there is that much.
     #[inline]
-    pub(super) fn new(buffer: &'a mut Buffer, bytes_max: usize) -> Option<Slot<'a>> {
-        (buffer.bytes.len() - buffer.used >= bytes_max).then_some(Slot { buffer, bytes_max })
+    pub(super) fn new(buffer: &'a mut Buffer, bytes_max: usize, behind: Option<u32>) -> Option<Slot<'a>> {
+        (buffer.bytes.len() - buffer.used >= bytes_max).then_some(Slot { buffer, bytes_max, behind })
     }
 
     /// Appends the first `bytes` bytes of the slot as a packet; none if `bytes` is 0.
@@ -114,6 +125,7 @@ impl<'a> Slot<'a> {
         assert!(bytes <= self.bytes_max, "{bytes} bytes were written into room for {}", self.bytes_max);
         if bytes > 0 {
             self.buffer.sizes.push(bytes as u16);
+            self.buffer.behind.extend(self.behind);
             self.buffer.used += bytes;
         }
     }

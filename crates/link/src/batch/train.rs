@@ -3,7 +3,7 @@
 //! A train is a call's datagrams with UDP GSO: to one destination, all of one size except the last, which may
 //! be shorter. Strict packets keep their order and so decide where trains end. Free packets
 //! (acknowledgements) fill the places that are left at the ends: riding behind others costs nanoseconds,
-//! leaving alone costs a whole trip through the stack.
+//! leaving alone costs a whole trip through the stack. They overtake no packet that was there before them.
 //!
 //! Invariant: the plan names every packet exactly once, and strict packets in their order.
 
@@ -58,17 +58,26 @@ impl Train {
     }
 }
 
-/// Divides packets of the given sizes into trains, reporting each.
-pub(crate) fn lay_out(strict: &[u16], free: &[u16], limits: TrainLimits, mut each: impl FnMut(Train)) {
+/// Divides packets of the given sizes into trains, reporting each. `behind` tells how many strict packets come before each free one; none do
+/// where it ends.
+pub(crate) fn lay_out(
+    strict: &[u16],
+    free: &[u16],
+    behind: &[u32],
+    limits: TrainLimits,
+    mut each: impl FnMut(Train),
+) {
     let mut strict = Cursor::new(strict);
     let mut free = Cursor::new(free);
     while let Some(segment_bytes) = strict.peek().or_else(|| free.peek()) {
         // The first packet boards even beyond the limits: it would never leave otherwise.
         let mut room =
             Room { segment_bytes, segments: limits.segments.max(1), bytes: limits.bytes.max(segment_bytes) };
-        let strict = strict.take_run(&mut room);
-        let free = free.take_run(&mut room);
-        each(Train { strict, free, segment_bytes });
+        let strict_run = strict.take_run(&mut room, |_| true);
+        let gone = strict.next;
+        let free =
+            free.take_run(&mut room, |at| behind.get(at).is_none_or(|before| *before as usize <= gone));
+        each(Train { strict: strict_run, free, segment_bytes });
     }
 }
 
@@ -107,9 +116,9 @@ impl<'a> Cursor<'a> {
         self.sizes.get(self.next).map(|&n| usize::from(n))
     }
 
-    fn take_run(&mut self, room: &mut Room) -> Run {
+    fn take_run(&mut self, room: &mut Room, may_leave: impl Fn(usize) -> bool) -> Run {
         let mut run = Run { first: self.next, count: 0, start: self.start, bytes: 0 };
-        while let Some(bytes) = self.peek().filter(|&n| room.board(n)) {
+        while let Some(bytes) = self.peek().filter(|&n| may_leave(self.next) && room.board(n)) {
             run.count += 1;
             run.bytes += bytes;
             self.next += 1;
@@ -125,9 +134,9 @@ mod tests {
     use highwire_stdx::Rng;
 
     /// Trains as text: strict sizes, `+`, free sizes.
-    fn render(strict: &[u16], free: &[u16], limits: TrainLimits) -> String {
+    fn render(strict: &[u16], free: &[u16], behind: &[u32], limits: TrainLimits) -> String {
         let mut text = Vec::new();
-        lay_out(strict, free, limits, |t| {
+        lay_out(strict, free, behind, limits, |t| {
             let list = |sizes: &[u16], run: Run| {
                 let sizes = &sizes[run.first..run.first + run.count];
                 sizes.iter().map(u16::to_string).collect::<Vec<_>>().join(" ")
@@ -142,7 +151,20 @@ mod tests {
     }
 
     fn check(strict: &[u16], free: &[u16], expected: &str) {
-        assert_eq!(render(strict, free, TrainLimits { segments: 4, bytes: 1000 }), expected);
+        check_behind(strict, free, &[], expected);
+    }
+
+    fn check_behind(strict: &[u16], free: &[u16], behind: &[u32], expected: &str) {
+        assert_eq!(render(strict, free, behind, TrainLimits { segments: 4, bytes: 1000 }), expected);
+    }
+
+    #[test]
+    fn an_acknowledgement_overtakes_nothing_that_was_there_before_it() {
+        // The last response of a READ is longer than those before it, by an AETH.
+        check_behind(&[272, 272, 276], &[20], &[3], "272 272 | 276 + 20");
+        check_behind(&[272, 272, 276], &[20, 20], &[2, 3], "272 272 + 20 | 276 + 20");
+        check_behind(&[48; 5], &[20], &[0], "48 48 48 48 | 48 + 20");
+        check_behind(&[48, 300, 16], &[20, 20], &[1, 3], "48 + 20 | 300 16 | + 20");
     }
 
     #[test]
@@ -178,10 +200,13 @@ mod tests {
                 (0..rng.below(40)).map(|_| *rng.pick(&palette)).collect()
             };
             let (strict, free) = (sizes(&mut rng), sizes(&mut rng));
+            let mut behind: Vec<u32> =
+                free.iter().map(|_| rng.below(strict.len() as u64 + 1) as u32).collect();
+            behind.sort_unstable();
             let limits =
                 TrainLimits { segments: rng.between(1, 9) as usize, bytes: rng.between(1084, 5000) as usize };
             let (mut next_strict, mut next_free, mut start_strict, mut start_free) = (0, 0, 0, 0);
-            lay_out(&strict, &free, limits, |t| {
+            lay_out(&strict, &free, &behind, limits, |t| {
                 assert_eq!((t.strict.first, t.free.first), (next_strict, next_free));
                 assert_eq!((t.strict.start, t.free.start), (start_strict, start_free));
                 let own: Vec<usize> = strict[next_strict..next_strict + t.strict.count]
@@ -196,6 +221,7 @@ mod tests {
                 assert!(others.iter().all(|&n| n == t.segment_bytes) && *last <= t.segment_bytes);
                 next_strict += t.strict.count;
                 next_free += t.free.count;
+                assert!(behind[..next_free].iter().all(|before| *before as usize <= next_strict));
                 start_strict += t.strict.bytes;
                 start_free += t.free.bytes;
             });

@@ -86,8 +86,9 @@ impl TxBatch {
             return Err(ReserveError::Full);
         }
         let stage = self.stage_of(path.into()).ok_or(ReserveError::Full)?;
+        let behind = (order == Order::Free).then_some(stage.strict.sizes.len() as u32);
         let buffer = stage.buffer_mut(order);
-        Slot::new(buffer, bytes_max).ok_or(ReserveError::Full)
+        Slot::new(buffer, bytes_max, behind).ok_or(ReserveError::Full)
     }
 
     /// Appends a copy of `packet`.
@@ -159,7 +160,7 @@ impl TxBatch {
             return;
         }
         for (index, stage) in self.stages[..self.in_use].iter().enumerate() {
-            lay_out(&stage.strict.sizes, &stage.free.sizes, limits, |train| {
+            lay_out(&stage.strict.sizes, &stage.free.sizes, &stage.free.behind, limits, |train| {
                 self.trains.push(Planned { stage: index, train, is_sealed: false });
             });
         }
@@ -212,10 +213,10 @@ impl TxBatch {
         let Planned { stage, train, .. } = self.trains[self.departed];
         let buffers = &self.stages[stage];
         let mut singles = Vec::new();
-        lay_out(buffers.strict.sizes_of(train.strict), &[], TrainLimits::SINGLE, |t| {
+        lay_out(buffers.strict.sizes_of(train.strict), &[], &[], TrainLimits::SINGLE, |t| {
             singles.push(Train { strict: t.strict.shifted(train.strict), ..t });
         });
-        lay_out(&[], buffers.free.sizes_of(train.free), TrainLimits::SINGLE, |t| {
+        lay_out(&[], buffers.free.sizes_of(train.free), &[], TrainLimits::SINGLE, |t| {
             singles.push(Train { free: t.free.shifted(train.free), ..t });
         });
         let singles = singles.into_iter().map(|train| Planned { stage, train, is_sealed: false });
