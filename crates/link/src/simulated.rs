@@ -1,6 +1,6 @@
 //! The sockets of a simulated network, in which a thread may be instead of this machine's.
 //!
-//! Only with the feature `world` can a thread enter one: without it no link ever asks whether one has, and [`Modelled`] takes
+//! Only with the feature `world` can a thread enter one: without it no link ever asks whether one has, and `Modelled` takes
 //! no room.
 
 use std::io;
