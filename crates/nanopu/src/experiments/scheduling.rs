@@ -134,13 +134,25 @@ fn tails(settings: &Settings<'_>, outcome: &mut Outcome, hardware: &[Responses],
                 (GAIN, f64::INFINITY),
             );
         } else {
-            let [fast, slow, ratio] = [fast, slow, ratio].map(super::figure);
             outcome.report(
                 EXPERIMENT.name,
                 format!("urgent thread, p99 of hardware and timer at {load:.2} M requests/s"),
-                format!("{fast} µs; {slow} µs, {ratio} times as long"),
+                both_tails(fast, slow),
             );
         }
+    }
+}
+
+/// Two tails in microseconds. One is infinite where requests never get an answer, and then there is no ratio.
+fn both_tails(fast: f64, slow: f64) -> String {
+    let words = |tail: f64| match tail.is_finite() {
+        true => format!("{} µs", super::figure(tail)),
+        false => "requests without an answer".to_string(),
+    };
+    let both = format!("{}; {}", words(fast), words(slow));
+    match fast.is_finite() && slow.is_finite() {
+        true => format!("{both}, {} times as long", super::figure(slow / fast)),
+        false => both,
     }
 }
 
@@ -217,5 +229,17 @@ fn chart(hardware: &[Responses], timer: &[Responses], points: &[(u64, Option<f64
             line("timer, urgent", timer, 0),
             line("timer, other", timer, 1),
         ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_without_end_is_said_in_words() {
+        assert_eq!(both_tails(2.0, 8.0), "2.00 µs; 8.00 µs, 4.00 times as long");
+        assert_eq!(both_tails(2.0, f64::INFINITY), "2.00 µs; requests without an answer");
+        assert_eq!(both_tails(f64::INFINITY, f64::INFINITY).matches("without an answer").count(), 2);
     }
 }
