@@ -413,7 +413,7 @@ fn without_users_everything_is_as_it_was_on_this_machine() {
     client.put("t", "k", "v").expect("there is nobody to be");
 }
 
-/// An address of this machine that is none of loopback, if it has one.
+/// An address of this machine beside loopback, if it has one.
 fn other_address() -> Option<Ipv4Addr> {
     let table = std::fs::read_to_string("/proc/net/fib_trie").ok()?;
     let mut last = None;

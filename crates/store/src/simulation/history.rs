@@ -1,7 +1,7 @@
 //! What clients saw, and what must hold of it.
 //!
 //! A key goes through one order of states: written for the first time, expired, written for the second time, and so on. A transaction that begins
-//! after another has ended sees no earlier state of a key than that one left, whatever the clocks of their nodes say.
+//! after another has ended sees no earlier state of a key than the other left, whatever the clocks of their nodes say.
 
 use super::clients::KEYS;
 use crate::error::StoreError;

@@ -1,7 +1,7 @@
 //! Commands on keys for which nodes compete are carried to the key's primary, where they share the turns of its own clients.
 //!
 //! Two nodes that write one row at the same time conflict, and one of them must try again. A node that has met this carries its
-//! commands on that row to the primary for a while. There they wait in the order of arrival with those of all other nodes, and all that wait become
+//! commands on that row to the primary for a while. There the commands of all nodes wait in the order of arrival, and become
 //! one transaction. One shipment to each node is under way at a time, and what arrives meanwhile is the next.
 //!
 //! A shipment is one request, so it is carried out at most once. If it has no answer, whether it was carried out is not known.
