@@ -68,6 +68,9 @@ pub(crate) fn run(mut command: Command, name: &str, to: Option<&Path>) -> Result
     }
     let folder = Folder::create()?;
     command.env(VARIABLE, &folder.0);
+    // Before there is a program: from its first moment signals are passed to it, so that its end is reported.
+    let signals = EndSignals::block();
+    signals.spare(&mut command);
     let mut child = match command.arg0(name).spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -75,8 +78,6 @@ pub(crate) fn run(mut command: Command, name: &str, to: Option<&Path>) -> Result
             return Ok(ExitCode::from(crate::run::CANNOT_EXECUTE));
         }
     };
-    // Only now: the program would inherit that they are blocked. From here on they are passed to it, so that its end is reported.
-    let signals = EndSignals::block();
     let is_over = Arc::new(AtomicBool::new(false));
     pass_on(signals, child.id(), Arc::clone(&is_over));
     let status = child.wait().context("the program cannot be waited for")?;

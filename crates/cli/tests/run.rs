@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 use common::highwire;
 
@@ -202,26 +202,33 @@ fn a_report_has_the_form_that_its_file_s_name_asks_for() {
     assert!(text(&output).1.contains("/nowhere/r.json"), "before the program starts");
 }
 
-/// A signal for the command is one for the program, whose end is reported as always, and no folder is left.
+/// A signal for the command is one for the program, whose end is reported as always, and no folder is left. The program is told at once, or
+/// tells its parent as the first thing that it does.
 #[test]
 fn a_signal_is_passed_on_and_the_report_written() {
     let libraries = Libraries::new("signal");
     let temporary = libraries.0.join("tmp");
     fs::create_dir_all(&temporary).expect("a folder");
-    let end = "trap 'exit 7' TERM; echo ready; while :; do sleep 0.1; done";
-    let mut child = libraries
-        .run(&["--report", "--", "sh", "-c", &tell(end)])
-        .env("TMPDIR", &temporary)
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("it starts");
+    let run = |end: &str| {
+        let mut command = libraries.run(&["--report", "--", "sh", "-c", &tell(end)]);
+        command.env("TMPDIR", &temporary).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("it starts")
+    };
+    let has_ended = |child: Child| {
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(7), "{}", text(&output).1);
+        assert!(text(&output).1.contains("last in RTS"));
+        assert_eq!(fs::read_dir(&temporary).expect("a folder").count(), 0);
+    };
+    let mut child = run("trap 'exit 7' TERM; echo ready; while :; do sleep 0.1; done");
     let mut ready = [0; 5];
     std::io::Read::read_exact(child.stdout.as_mut().expect("a pipe"), &mut ready).expect("it says so");
     let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill");
     assert!(kill.success());
-    let output = child.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(7));
-    assert!(text(&output).1.contains("last in RTS"));
-    assert_eq!(fs::read_dir(&temporary).expect("a folder").count(), 0);
+    has_ended(child);
+    for _ in 0..20 {
+        has_ended(run(
+            "trap 'exit 7' TERM; kill -TERM $PPID; n=0; while [ $n -lt 600 ]; do n=$((n+1)); sleep 0.1; done",
+        ));
+    }
 }
