@@ -14,6 +14,7 @@ mod faults;
 mod figures;
 mod fuzz;
 mod gallery;
+mod guard;
 mod interop;
 mod java;
 mod layers;

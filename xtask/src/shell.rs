@@ -6,8 +6,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+
+use crate::guard::{self, End};
 
 /// The root folder of the repository in which this call stands, whatever build folder was copied into it.
 pub(crate) fn root() -> &'static Path {
@@ -128,17 +131,23 @@ impl Line {
         Ok(output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 
-    /// Runs it with both outputs appended to `log`, in the order in which they were written.
+    /// Runs it with both outputs appended to `log`, in the order in which they were written; not beyond the log's time.
     pub(crate) fn run_logged(&self, log: &Log) -> Result<bool> {
         log.note(&format!("$ {self}"))?;
-        let status = self
+        let mut child = self
             .command()
             .stdin(Stdio::null())
             .stdout(log.append()?)
             .stderr(log.append()?)
-            .status()
+            .spawn()
             .with_context(|| format!("cannot start {}", self.program))?;
-        Ok(status.success())
+        match guard::wait(&mut child, log.ends_at)? {
+            End::ByItself(status) => Ok(status.success()),
+            End::Hung(report) => {
+                log.note(&format!("{report}error: it did not end in time: $ {self}"))?;
+                Ok(false)
+            }
+        }
     }
 }
 
@@ -173,6 +182,8 @@ pub(crate) struct Captured {
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
+    /// When what it is told of must have ended.
+    ends_at: Option<Instant>,
 }
 
 impl Log {
@@ -182,7 +193,12 @@ impl Log {
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         let path = dir.join(format!("{name}.log"));
         File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
-        Ok(Self { path })
+        Ok(Self { path, ends_at: None })
+    }
+
+    /// Ends commands that write to it when `patience` is over.
+    pub(crate) fn for_at_most(self, patience: Duration) -> Self {
+        Self { ends_at: Some(Instant::now() + patience), ..self }
     }
 
     pub(crate) fn path(&self) -> &Path {

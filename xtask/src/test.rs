@@ -14,7 +14,7 @@ mod ticker;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
@@ -55,6 +55,9 @@ pub(crate) struct Args {
 
 /// Of steps that only compute: the others get a core when they want one.
 const NICENESS: i32 = 10;
+
+/// A guard against hangs: the longest step takes half as long.
+const PATIENCE: Duration = Duration::from_secs(1_800);
 
 /// Runs the chosen steps, all of them even when one fails, and reports.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
@@ -204,7 +207,7 @@ fn lower_priority() -> Result<()> {
 }
 
 fn run_step(step: &'static Step) -> Result<Finished> {
-    let log = Log::create(step.name)?;
+    let log = Log::create(step.name)?.for_at_most(PATIENCE);
     let start = Instant::now();
     let tally = (step.run)(&log).unwrap_or_else(|error| {
         let tally = Tally::failure();

@@ -5,13 +5,14 @@
 
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::guard::{self, End};
 use crate::shell::{Line, Log, root, target_dir};
 
 use super::tally::Tally;
@@ -35,7 +36,6 @@ const COMPUTE: &[&str] = &[
 const PRIORITY: &str = "10";
 /// A guard against hangs: the longest binary takes minutes.
 const PATIENCE: Duration = Duration::from_secs(1_200);
-const LOOK: Duration = Duration::from_millis(20);
 
 /// An executable with tests.
 #[derive(Debug, PartialEq, Eq)]
@@ -127,30 +127,23 @@ fn run_one(binary: &Binary, variable: (&str, &Path)) -> Result<(String, bool)> {
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
     let mut child =
         command.spawn().with_context(|| format!("cannot start {}", binary.executable.display()))?;
-    let started = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break Some(status);
-        }
-        if started.elapsed() > PATIENCE {
-            child.kill()?;
-            child.wait()?;
-            break None;
-        }
-        std::thread::sleep(LOOK);
-    };
+    let end = guard::wait(&mut child, Some(Instant::now() + PATIENCE))?;
     let mut bytes = Vec::new();
     output.rewind()?;
     output.read_to_end(&mut bytes)?;
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
-    match status {
-        None => text.push_str(&format!("it did not end within {} s\n", PATIENCE.as_secs())),
-        Some(status) if !status.success() && !text.contains("test result: FAILED") => {
-            text.push_str(&format!("it ended with {status}\n"));
+    Ok(match end {
+        End::Hung(report) => {
+            text.push_str(&format!("{report}it did not end within {} s\n", PATIENCE.as_secs()));
+            (text, false)
         }
-        Some(_) => {}
-    }
-    Ok((text, status.is_some_and(|status: ExitStatus| status.success())))
+        End::ByItself(status) => {
+            if !status.success() && !text.contains("test result: FAILED") {
+                text.push_str(&format!("it ended with {status}\n"));
+            }
+            (text, status.success())
+        }
+    })
 }
 
 fn name(path: &Path) -> String {

@@ -7,6 +7,8 @@ use super::tally::Tally;
 
 /// Lines of a failing step's log that are worth a screen.
 const TAIL_LINES: usize = 40;
+/// Of a binary that ended without a result. One that hung has told where each of its threads stood.
+const LAST_WORDS: usize = 160;
 
 /// A step that has run.
 pub(super) struct Finished {
@@ -67,7 +69,7 @@ fn failures<'a>(lines: &[&'a str]) -> Vec<&'a str> {
                 let end = part.iter().position(|line| line.starts_with("error: ") && line.contains("target"));
                 let said = without_frames(&part[1..end.unwrap_or(part.len())]);
                 shown.extend(["", part[0]]);
-                shown.extend(&said[said.len().saturating_sub(TAIL_LINES)..]);
+                shown.extend(&said[said.len().saturating_sub(LAST_WORDS)..]);
             }
         }
     }
