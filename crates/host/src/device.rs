@@ -259,6 +259,20 @@ impl Device {
         self.owner.counters()
     }
 
+    /// Sends the acknowledgements that wait for this process's next step, since there is none: the process ends, and leaves the device open.
+    pub fn send_the_last(&self) {
+        if self.owner.is_inherited() {
+            return;
+        }
+        for lane in &self.owner.lanes {
+            // A thread that runs the engine now sends them in its turn.
+            let _ = lane.try_run(|engine| {
+                engine.begin_post();
+                engine.finish_control();
+            });
+        }
+    }
+
     /// How it stands, for a report.
     pub fn standing(&self) -> Standing {
         self.owner.standing()

@@ -7,6 +7,7 @@
 
 use libc::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
 
 /// Declares functions that C calls by name. A panic becomes a failure with errno EIO. Calls about objects of
 /// the machine's own library are passed on to its function of the same name ([`stock`](crate::stock)).
@@ -100,6 +101,14 @@ macro_rules! c_ops {
 }
 
 pub(crate) use {c_api, c_ops, c_waits};
+
+/// Has a function called when the process exits: once, however often that is asked for. Where there is no room for it, it is not.
+pub(crate) fn at_exit(asked: &Once, run: extern "C" fn()) {
+    asked.call_once(|| {
+        // SAFETY: functions of this type do not unwind; those here need nothing that ends before the process.
+        let _ = unsafe { libc::atexit(run) };
+    });
+}
 
 /// The return value of a C function that fails.
 pub(crate) trait Failure {

@@ -71,7 +71,7 @@ pub(crate) fn in_parts<R: Failure, K: Default>(mut run: impl FnMut(&mut K) -> R)
         unsafe { pthread_testcancel() };
         let mut is_over = false;
         let result = sealed(|| {
-            let outer = NOW.replace(Part::Running);
+            let outer = NOW.replace(if may_put_aside() { Part::Running } else { Part::None });
             let result = caught(|| run(&mut kept));
             is_over = NOW.replace(outer) == Part::Over;
             result
@@ -135,6 +135,11 @@ pub(crate) fn take_back<T: 'static>() -> Option<T> {
         let at = aside.iter().rposition(|value| value.is::<T>())?;
         aside.remove(at).downcast().ok().map(|value| *value)
     })
+}
+
+/// Not any more when the program exits, and its exit handlers call in: then waits have no parts.
+fn may_put_aside() -> bool {
+    ASIDE.try_with(|_| ()).is_ok()
 }
 
 /// Runs a part of a call that must not be made again, in one piece: its waits have no parts.

@@ -1,7 +1,7 @@
 //! Contexts: open devices. All contexts of a process for one entry of the list share one device of `highwire-host`.
 
 use crate::abi::*;
-use crate::boundary::{Failure, answer, c_api, zeroed_mutex};
+use crate::boundary::{Failure, answer, at_exit, c_api, zeroed_mutex};
 use crate::refusal::About;
 use crate::registry::{self, Object, Used, Users};
 use crate::{device, env, errno, faults, ops, reach, stock};
@@ -12,7 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 /// An open device: C's structure, and the device behind it.
 #[repr(C)]
@@ -118,10 +118,24 @@ pub(crate) fn open_gid(index: usize) -> Option<Gid> {
 
 /// Tells the report how the open devices stand, if no other thread opens or closes one.
 pub(crate) fn report_at_end() {
+    for_each_of_ours(crate::report::stands);
+}
+
+/// Devices that this process has open, unless another thread holds their list.
+fn for_each_of_ours(run: impl Fn(&Device)) {
     if let Ok(devices) = DEVICES.try_lock() {
         let ours = devices.iter().filter(|in_use| in_use.process == std::process::id());
-        ours.for_each(|in_use| crate::report::stands(&in_use.device));
+        ours.for_each(|in_use| run(&in_use.device));
     }
+}
+
+/// A program may end as soon as it has seen its last message. A card has acknowledged that by then.
+fn acknowledge_at_end() {
+    extern "C" fn at_end() {
+        for_each_of_ours(Device::send_the_last);
+    }
+    static ASKED: Once = Once::new();
+    at_exit(&ASKED, at_end);
 }
 
 /// The GIDs of the open devices, and which part of a shared address is this process's.
@@ -177,6 +191,7 @@ impl Open {
         PACKET_KIND.store(if device.gid().to_ip().is_ipv4() { 0b1010 } else { 0b1001 }, Ordering::Relaxed);
         devices.push(InUse { index, device: device.clone(), contexts: 1, process: std::process::id() });
         crate::report::opened(&device, device::name(index));
+        acknowledge_at_end();
         Ok(Open { device, index })
     }
 }

@@ -3,10 +3,11 @@
 //! Devices write to it by themselves; here are the lines in words, and the part of the file that a process has. A child of `fork` takes
 //! another part as soon as it has something to say.
 
+use crate::boundary::at_exit;
 use crate::env;
 use crate::refusal::About;
 use highwire_host::record::Recorder;
-use std::sync::{Arc, Mutex, OnceLock, TryLockError};
+use std::sync::{Arc, Mutex, Once, TryLockError};
 
 /// The part of this process, or that there is none for it.
 static PART: Mutex<Option<(u32, Option<Arc<Recorder>>)>> = Mutex::new(None);
@@ -71,9 +72,6 @@ fn note_the_end() {
             recorder.note_end();
         }
     }
-    static IS_SET: OnceLock<()> = OnceLock::new();
-    IS_SET.get_or_init(|| {
-        // SAFETY: the function neither unwinds nor needs anything that ends before the process.
-        let _ = unsafe { libc::atexit(at_end) };
-    });
+    static ASKED: Once = Once::new();
+    at_exit(&ASKED, at_end);
 }

@@ -7,8 +7,9 @@ use crate::boundary::Failure;
 use crate::{env, record, report};
 pub(crate) use highwire_host::record::About;
 use libc::c_int;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::mem::ManuallyDrop;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// So often the same line is printed: a program that tries again and again would fill its log.
@@ -17,11 +18,12 @@ const REPEATS_MAX: u32 = 3;
 const LINES_MAX: usize = 4096;
 
 thread_local! {
-    // Cells of plain data: a thread's end, also a cancelled one's, has nothing of theirs to drop.
+    // Cells of plain data: a thread's end, also a cancelled one's, has nothing of theirs to drop, and what the program does at its exit finds
+    // them. A reason that a cancelled call leaves behind is lost.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static FAILED: Cell<c_int> = const { Cell::new(0) };
     static IS_SAID: Cell<bool> = const { Cell::new(false) };
-    static REASON: RefCell<Option<String>> = const { RefCell::new(None) };
+    static REASON: Cell<Option<ManuallyDrop<String>>> = const { Cell::new(None) };
 }
 
 /// Runs the body of a C function by the name of `call`, and prints why it failed, if it does.
@@ -38,13 +40,13 @@ fn told_aloud<R>(call: &'static str, run: impl FnOnce() -> R) -> R {
     let depth = DEPTH.replace(DEPTH.get() + 1);
     if depth == 0 {
         FAILED.set(0);
-        REASON.take();
+        set_reason(None);
         IS_SAID.set(false);
     }
     let result = run();
     DEPTH.set(depth);
     if depth == 0 {
-        let (errno, reason) = (FAILED.replace(0), REASON.take());
+        let (errno, reason) = (FAILED.replace(0), set_reason(None));
         if errno != 0 && !is_an_answer(errno) && !IS_SAID.get() {
             say_about(About::Refusal, 0, &line(call, errno, reason.as_deref()));
         }
@@ -68,8 +70,13 @@ pub(crate) fn because(reason: impl FnOnce() -> String) {
     if DEPTH.get() == 0 {
         say_once(&reason());
     } else {
-        REASON.set(Some(reason()));
+        set_reason(Some(reason()));
     }
+}
+
+/// Replaces the reason of the call in progress.
+fn set_reason(reason: Option<String>) -> Option<String> {
+    REASON.replace(reason.map(ManuallyDrop::new)).map(ManuallyDrop::into_inner)
 }
 
 /// The reason why the call in progress fails was printed already, as it is without `HIGHWIRE_LOG` too.

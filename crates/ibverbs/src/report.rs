@@ -8,6 +8,7 @@
 //! - A state is never replaced by an earlier one.
 //! - If a file cannot be written, the program goes on without.
 
+use crate::boundary::at_exit;
 use crate::env::{self, Settings};
 use crate::qp::Qp;
 use highwire_host::verbs::Gid;
@@ -17,7 +18,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::{Mutex, MutexGuard, Once, TryLockError};
 
 /// So many lines a process has in a report, each with so many characters.
 const LINES_MAX: u32 = 200;
@@ -125,12 +126,9 @@ pub(crate) fn opened(device: &Device, name: &str) {
     extern "C" fn at_end() {
         crate::context::report_at_end();
     }
-    static IS_SET: OnceLock<()> = OnceLock::new();
-    IS_SET.get_or_init(|| {
-        // Where there is no room for it, the last state is that of a moment before.
-        // SAFETY: the function neither unwinds nor needs anything that ends before the process.
-        let _ = unsafe { libc::atexit(at_end) };
-    });
+    static ASKED: Once = Once::new();
+    // Otherwise the last state is that of a moment before.
+    at_exit(&ASKED, at_end);
     stands(device);
 }
 

@@ -135,7 +135,7 @@ impl QueuePair {
     /// # Errors
     /// [`ModifyError`]; the queue pair is as it was.
     pub fn modify(&self, attr: &QpAttr) -> Result<(), ModifyError> {
-        if attr.state.is_some_and(|state| matches!(state, QpState::Reset | QpState::Error)) {
+        if attr.state.is_some_and(is_an_end) {
             // Before the change: no peer may begin anything in a queue pair that is going away.
             self.disconnected();
         }
@@ -166,6 +166,10 @@ impl QueuePair {
     /// The change itself. Returns the former state, the new attributes, and whether to ask the peer.
     fn change(&self, engine: &mut Engine, attr: &QpAttr) -> Result<(QpState, QpSnapshot, bool), ModifyError> {
         engine.begin_post();
+        if attr.state.is_some_and(is_an_end) {
+            // What the program has seen arrive is acknowledged, as a card has done before it shows it.
+            engine.finish_control();
+        }
         let time = engine.now();
         let before = engine.rnic.query_qp(self.qpn).ok_or(ModifyError::NoSuchQp)?;
         let mut attr = *attr;
@@ -249,4 +253,9 @@ impl QueuePair {
             side_band.on_disconnected(self.qpn);
         }
     }
+}
+
+/// Whether a queue pair of that state neither takes nor answers packets any more.
+fn is_an_end(state: QpState) -> bool {
+    matches!(state, QpState::Reset | QpState::Error)
 }
