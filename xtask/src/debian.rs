@@ -114,8 +114,12 @@ impl View {
     /// The suite has no such source, or apt cannot download it.
     pub(crate) fn source(&self, package: &str, to: &Path) -> Result<PathBuf> {
         fs::create_dir_all(to)?;
-        let output =
-            self.line("apt-get").dir(to).words("-qq source --download-only").arg(package).capture()?;
+        let output = self
+            .line("apt-get")
+            .dir(to)
+            .words("-qq source --download-only --tar-only")
+            .arg(package)
+            .capture()?;
         if !output.success {
             bail!("apt-get source {package}: {}", output.stderr.trim());
         }
@@ -130,6 +134,28 @@ impl View {
     fn line(&self, program: &str) -> Line {
         self.options.iter().fold(Line::new(program), |line, option| line.arg(option))
     }
+}
+
+/// The newest source that a suite has of a package, as its authors have published it: where it is unpacked below `work`, and its version.
+///
+/// # Errors
+/// As for [`View::of_sources`] and [`View::source`], or the archive cannot be unpacked.
+pub(crate) fn upstream(suite: &str, package: &str, work: &Path) -> Result<(PathBuf, String)> {
+    let (source, tree) = (work.join("source"), work.join("tree"));
+    for folder in [&source, &tree] {
+        let _ = fs::remove_dir_all(folder);
+    }
+    fs::create_dir_all(&tree).with_context(|| tree.display().to_string())?;
+    println!("downloading the source of {package} from {suite}");
+    let archive = View::of_sources(suite, &work.join("apt"))?.source(package, &source)?;
+    let line = Line::new("tar").words("--strip-components 1 -xf").arg(&archive).arg("-C").arg(&tree);
+    let output = line.capture()?;
+    if !output.success {
+        bail!("the archive cannot be unpacked: {}", output.stderr.trim());
+    }
+    let name = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let version = name.trim_start_matches(&format!("{package}_")).split(".orig.").next().unwrap_or_default();
+    Ok((tree, version.to_string()))
 }
 
 /// The archive of this machine's own suite.

@@ -1,5 +1,6 @@
 //! The catalogue: every program and suite, with its arguments.
 
+mod built;
 mod descriptors;
 mod diagnosis;
 mod examples;
@@ -25,6 +26,7 @@ pub(super) fn all() -> Vec<Case> {
     middleware::add(&mut cases);
     storage::add(&mut cases);
     wheels::add(&mut cases);
+    built::add(&mut cases);
     super::valkey::add(&mut cases);
     super::suite::add(&mut cases);
     super::measured::add(&mut cases);

@@ -7,11 +7,26 @@ pub(super) fn ended_well(_: &Outcome) -> Result<String, String> {
     Ok(String::new())
 }
 
+/// A Rust program of tests: all of them, and at least one.
+pub(super) fn tests_of_rust(outcome: &Outcome) -> Result<String, String> {
+    let text = &outcome.client.output;
+    let result = text
+        .lines()
+        .find_map(|line| line.strip_prefix("test result: ok. "))
+        .ok_or_else(|| last_line(text))?;
+    match result.split(' ').next().and_then(|count| count.parse::<u32>().ok()) {
+        Some(passed @ 1..) => Ok(format!("{passed} pass")),
+        _ => Err("no test ran".into()),
+    }
+}
+
 /// libibverbs' examples: the bytes and iterations that they report, at both ends.
 pub(super) fn pingpong(outcome: &Outcome) -> Result<String, String> {
     let per_iteration = |text: &str| {
         let line = text.lines().find(|line| line.contains(" iters in "))?;
-        let time = line.split('=').nth(1)?.trim().trim_end_matches(" usec/iter").parse::<f64>().ok()?;
+        let text = line.split('=').nth(1)?.trim();
+        let number = [" usec/iter", "µs/iter"].iter().find_map(|unit| text.strip_suffix(unit))?;
+        let time = number.parse::<f64>().ok()?;
         (time > 0.0).then_some(time)
     };
     let server = outcome.server.as_ref().map_or("", |end| &end.output);

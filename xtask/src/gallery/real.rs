@@ -175,7 +175,7 @@ fn wheel(
     (package, program, variables): (&str, &str, &[(&str, &str)]),
     log: &Log,
 ) -> Result<Result<Captured, String>> {
-    let python = match wheels::python(&[package, "numpy"], log)? {
+    let python = match wheels::python(&[package, "numpy"], &[], log)? {
         Ok(python) => python,
         Err(reason) => return Ok(Err(reason)),
     };

