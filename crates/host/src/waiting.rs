@@ -304,6 +304,10 @@ impl Sleepers {
 
     /// Wakes one thread, whose event must be visible already.
     pub(crate) fn wake(&self) {
+        // Before the post: the thread may take this one's core at once, and be back before this one goes on.
+        if self.word.sleepers() > 0 {
+            self.station.note_woken(&self.account);
+        }
         self.ring_after(self.word.post());
     }
 
@@ -324,6 +328,7 @@ impl Sleepers {
 
 impl Drop for Sleepers {
     fn drop(&mut self) {
+        self.station.note_closed(&self.account);
         if let Some(place) = self.place {
             self.station.seat.dismiss(place);
         }

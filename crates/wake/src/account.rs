@@ -1,5 +1,6 @@
 //! The cost of waiting on a channel, and how its waits ended.
 
+use crate::strategy::Errand;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ pub struct Account {
     waits: AtomicU64,
     samples: AtomicU64,
     sampled_ns: AtomicU64,
+    errand: Errand,
 }
 
 /// The figures of an account.
@@ -70,6 +72,11 @@ impl Account {
     #[inline]
     pub fn note_rescue(&self) {
         self.rescues.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether a thread that waits there is away with an event.
+    pub(crate) fn errand(&self) -> &Errand {
+        &self.errand
     }
 
     /// Every figure.

@@ -66,11 +66,41 @@ impl Restraint {
     }
 }
 
+/// A time without an action that was at other threads' cost.
+#[derive(Debug, Default)]
+pub(crate) struct Pause {
+    until_ns: AtomicU64,
+    pause_ns: AtomicU64,
+}
+
+impl Pause {
+    /// Whether there is one now.
+    pub(crate) fn is_on(&self, now_ns: u64) -> bool {
+        now_ns < self.until_ns.load(Ordering::Relaxed)
+    }
+
+    /// Each is twice as long as the one before, from the first to the longest, and half as long for each time that the action has lasted
+    /// long enough in between.
+    pub(crate) fn begin(&self, first_ns: u64, longest_ns: u64, now_ns: u64) {
+        let before = self.pause_ns.load(Ordering::Relaxed);
+        let mut lasted = now_ns.saturating_sub(self.until_ns.load(Ordering::Relaxed));
+        let mut pause = before;
+        while pause >= first_ns && lasted >= WORTH_PAUSES * pause {
+            lasted -= WORTH_PAUSES * pause;
+            pause /= 2;
+        }
+        let pause = if pause == before { 2 * before } else { pause };
+        let pause = pause.clamp(first_ns, longest_ns);
+        self.pause_ns.store(pause, Ordering::Relaxed);
+        self.until_ns.store(now_ns + pause, Ordering::Relaxed);
+    }
+}
+
 /// Polls of a trial. The peer must have time to notice, and to try as well.
 const TRIAL_POLLS: u32 = 8;
 /// The longest poll of a trial, and the longest sleep after which there is one, in budgets: two wake-ups.
 pub(crate) const TRIAL_BUDGETS: u64 = 4;
-/// Polling that has lasted so many times as long as the pause before it was worth it: the next pause is shorter.
+/// What has lasted so many times as long as the pause before it was worth it: the next pause is shorter.
 const WORTH_PAUSES: u64 = 4;
 
 /// The terms on which a thread stays awake.
@@ -119,8 +149,7 @@ pub struct Payoff {
     has_returned: AtomicBool,
     trials: Restraint,
     trial_polls_left: AtomicU32,
-    paused_until_ns: AtomicU64,
-    pause_ns: AtomicU64,
+    pause: Pause,
 }
 
 impl Payoff {
@@ -133,8 +162,7 @@ impl Payoff {
         } else {
             return Choice::Sleep;
         };
-        let is_paused = now_ns < self.paused_until_ns.load(Ordering::Relaxed);
-        if is_paused || !may_poll { Choice::Sleep } else { choice }
+        if self.pause.is_on(now_ns) || !may_poll { Choice::Sleep } else { choice }
     }
 
     /// A sleep ended with work; `took_ns` includes its wake-up.
@@ -152,7 +180,7 @@ impl Payoff {
     /// Polling as it was chosen has ended, after so long.
     pub fn on_poll(&self, terms: &Terms, choice: Choice, polled: Polled, took_ns: u64, now_ns: u64) {
         if polled == Polled::Crowded {
-            self.pause(terms, now_ns);
+            self.pause.begin(terms.pause_ns, terms.pause_max_ns, now_ns);
         }
         match choice {
             Choice::Trial(_) => self.on_trial(polled, took_ns < terms.budget_ns),
@@ -203,21 +231,6 @@ impl Payoff {
         self.trial_polls_left.store(left, Ordering::Relaxed);
     }
 
-    /// There is no polling for a time that doubles; it halves for each time that polling has lasted long enough since the pause before.
-    fn pause(&self, terms: &Terms, now_ns: u64) {
-        let before = self.pause_ns.load(Ordering::Relaxed);
-        let mut polled = now_ns.saturating_sub(self.paused_until_ns.load(Ordering::Relaxed));
-        let mut pause = before;
-        while pause >= terms.pause_ns && polled >= WORTH_PAUSES * pause {
-            polled -= WORTH_PAUSES * pause;
-            pause /= 2;
-        }
-        let pause = if pause == before { 2 * before } else { pause };
-        let pause = pause.clamp(terms.pause_ns, terms.pause_max_ns);
-        self.pause_ns.store(pause, Ordering::Relaxed);
-        self.paused_until_ns.store(now_ns + pause, Ordering::Relaxed);
-    }
-
     #[cfg(all(test, not(feature = "model")))]
     pub(crate) fn polls(&self) -> &Restraint {
         &self.polls
@@ -225,7 +238,7 @@ impl Payoff {
 
     #[cfg(all(test, not(feature = "model")))]
     pub(crate) fn is_paused(&self, now_ns: u64) -> bool {
-        now_ns < self.paused_until_ns.load(Ordering::Relaxed)
+        self.pause.is_on(now_ns)
     }
 }
 

@@ -97,6 +97,12 @@ impl Seat {
         self.is_taken()
     }
 
+    /// Whether a name is still entered: its thread was not called since it entered the name.
+    #[inline]
+    pub fn is_entered(&self, place: usize) -> bool {
+        self.followers[place / 64].load(Ordering::Acquire) & 1 << (place % 64) != 0
+    }
+
     /// Strikes out a name: its thread will not take the seat, and a call to it would be lost.
     pub fn withdraw(&self, place: usize) {
         self.followers[place / 64].fetch_and(!(1 << (place % 64)), Ordering::AcqRel);

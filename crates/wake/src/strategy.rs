@@ -1,5 +1,6 @@
 //! The strategies: one trait, and the state that threads waiting for one source of events share.
 
+mod absence;
 mod adaptive;
 mod choice;
 mod dispatcher;
@@ -7,6 +8,7 @@ mod leader_follower;
 mod presence;
 mod simple;
 
+pub(crate) use absence::Errand;
 pub use adaptive::Adaptive;
 pub use choice::{Mode, Strategy};
 pub use dispatcher::Dispatcher;
@@ -80,6 +82,10 @@ pub trait Work {
     /// even if the leader rests.
     fn leave_to_leader(&self) {}
 
+    /// This thread has left the leader's seat to threads that are away, and is about to sleep. A background thread that relies on a leader must
+    /// be told.
+    fn leave_seat(&self) {}
+
     /// Whether another thread polls on this thread's core, for work of its own; also lets that one know that this one polls. Called
     /// often, by a thread that polls in vain.
     fn shares_core(&self) -> bool {
@@ -123,6 +129,7 @@ pub struct Station {
     adaptive: adaptive::Experience,
     returns: leader_follower::Returns,
     presence: presence::Presence,
+    absence: absence::Absence,
     /// The core on which a thread last went to sleep, plus one.
     slept_on: AtomicU64,
     /// The instant from which the station's times count.
@@ -137,6 +144,7 @@ impl Default for Station {
             adaptive: adaptive::Experience::default(),
             returns: leader_follower::Returns::default(),
             presence: presence::Presence::default(),
+            absence: absence::Absence::default(),
             slept_on: AtomicU64::new(0),
             epoch: world::now(),
         }
@@ -147,6 +155,16 @@ impl Station {
     /// A station where no thread waits yet.
     pub fn new() -> Station {
         Station::default()
+    }
+
+    /// The channel of this account is closed.
+    pub fn note_closed(&self, account: &Account) {
+        self.absence.come_back(account);
+    }
+
+    /// A post to the word of this account has woken a thread: it is away from now on.
+    pub fn note_woken(&self, account: &Account) {
+        self.absence.note_woken(account);
     }
 
     /// The core on which a thread last went to sleep.

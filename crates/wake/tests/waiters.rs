@@ -8,9 +8,11 @@ use highwire_stdx::{Duration, Instant, Rng};
 use highwire_wake::Choice;
 use highwire_wake::duty::{Happened, Stance, Told, Waiter};
 
-const THREADS: usize = 3;
+const THREADS_MAX: u64 = 3;
 const STEPS: u32 = 600;
-const SEEDS: u64 = 3_000;
+const SEEDS: u64 = 20_000;
+/// Some mistakes show in few worlds.
+const PLANTED_SEEDS: u64 = 20_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Planted {
@@ -32,10 +34,18 @@ enum Planted {
     LeavesItsName,
     /// A leader calls followers before it leaves the seat.
     CallsTooSoon,
+    /// A leader leaves the seat to threads that are away, and does not look again whether one is.
+    DefersBlindly,
+    /// A thread that is back counts as away until it has looked at the seat.
+    ComesBackTooLate,
+    /// A thread that was woken counts as away only once the thread that has woken it goes on.
+    CountsTooLate,
+    /// A follower that was called to the seat goes with its event instead.
+    IgnoresTheCall,
 }
 
 impl Planted {
-    const ALL: [Planted; 9] = [
+    const ALL: [Planted; 13] = [
         Planted::GoesInSilence,
         Planted::EntersTooLate,
         Planted::ReadsTooLate,
@@ -45,6 +55,10 @@ impl Planted {
         Planted::KeepsTheSeat,
         Planted::LeavesItsName,
         Planted::CallsTooSoon,
+        Planted::DefersBlindly,
+        Planted::ComesBackTooLate,
+        Planted::CountsTooLate,
+        Planted::IgnoresTheCall,
     ];
 }
 
@@ -64,6 +78,10 @@ struct Thread {
     posts: u32,
     has_event: bool,
     is_named: bool,
+    /// It counts as away with an event.
+    is_counted: bool,
+    /// It has led in this wait, and could not rest.
+    gave_up: bool,
 }
 
 struct World {
@@ -71,15 +89,21 @@ struct World {
     planted: Option<Planted>,
     now: Instant,
     can_rest: bool,
+    /// The threads share a core: leaders leave the seat to threads that are away.
+    shares_core: bool,
     threads: Vec<Thread>,
     seat: Option<usize>,
     /// Packets that lie in the lanes: each has an event for a thread.
     packets: Vec<usize>,
     /// The threads of events that were found, which have yet to be told.
     found: Vec<usize>,
+    /// Threads that were woken, and have yet to be counted as away.
+    uncounted: Vec<usize>,
     background_works: bool,
     /// The leader that went last has called nobody: it will soon be back, or has left its work to the background thread.
     is_seat_kept: bool,
+    /// It has left the seat to threads that are away.
+    is_seat_left: bool,
     stances: [u32; Stance::ALL.len()],
 }
 
@@ -97,18 +121,25 @@ impl World {
             posts: 0,
             has_event: false,
             is_named: false,
+            is_counted: false,
+            gave_up: false,
         };
+        let shares_core = rng.chance(0.5);
+        let threads = THREADS_MAX - u64::from(shares_core && rng.chance(0.5));
         World {
             can_rest: rng.chance(0.7),
+            shares_core,
             rng,
             planted,
             now: Instant::ZERO,
-            threads: (0..THREADS).map(|_| thread()).collect(),
+            threads: (0..threads).map(|_| thread()).collect(),
             seat: None,
             packets: Vec::new(),
             found: Vec::new(),
+            uncounted: Vec::new(),
             background_works: false,
             is_seat_kept: false,
+            is_seat_left: false,
             stances: [0; Stance::ALL.len()],
         }
     }
@@ -117,14 +148,18 @@ impl World {
     fn step(&mut self) -> Result<(), String> {
         match self.rng.below(10) {
             0 => {
-                let whose = self.rng.below(THREADS as u64) as usize;
+                let whose = self.rng.below(self.threads.len() as u64) as usize;
                 self.packets.push(whose);
             }
-            1 => self.background(),
+            1 => {
+                self.background();
+                let late = self.uncounted.pop();
+                late.into_iter().for_each(|number| self.threads[number].is_counted = true);
+            }
             // A thread that posts or polls runs the lanes for a step, and waits for nothing.
             2 => drop(self.find()),
             _ => {
-                let thread = self.rng.below(THREADS as u64) as usize;
+                let thread = self.rng.below(self.threads.len() as u64) as usize;
                 let returns = self.rng.chance(0.3);
                 self.run(thread, returns);
             }
@@ -140,7 +175,7 @@ impl World {
         }
         for _ in 0..400 {
             self.background();
-            for thread in 0..THREADS {
+            for thread in 0..self.threads.len() {
                 self.run(thread, false);
             }
             self.check()?;
@@ -168,9 +203,14 @@ impl World {
                 return Err(format!("thread {number} is {} though its event is there", stance.name()));
             }
         }
-        // Nobody is about to take the seat or to call a thread to it.
-        let is_idle = |thread: &Thread| thread.is_away || thread.is_asleep;
-        let follows = |thread: &Thread| thread.is_asleep && thread.waiter.stance() == Stance::Following;
+        // Nobody is about to take the seat or to call a thread to it, and it was not left to a thread that is away.
+        let is_idle = |thread: &Thread| {
+            let is_awaited = self.is_seat_left && thread.is_counted;
+            (thread.is_away && !is_awaited) || thread.is_asleep
+        };
+        let follows = |thread: &Thread| {
+            thread.is_asleep && matches!(thread.waiter.stance(), Stance::Following | Stance::Deferring)
+        };
         if self.seat.is_none()
             && !self.is_seat_kept
             && self.threads.iter().all(is_idle)
@@ -187,18 +227,30 @@ impl World {
             if self.planted == Some(Planted::PostsTooSoon) {
                 self.threads[whose].has_event = true;
             } else {
-                self.post(whose);
+                self.tell(whose);
             }
             return Some(whose);
         }
         let whose = self.packets.pop()?;
         if self.planted == Some(Planted::PostsTooSoon) {
-            self.post(whose);
+            self.tell(whose);
         } else {
             self.threads[whose].has_event = true;
         }
         self.found.push(whose);
         None
+    }
+
+    /// Posts for an event. A thread that sleeps counts as away before it is woken.
+    fn tell(&mut self, whose: usize) {
+        if self.threads[whose].is_asleep {
+            if self.planted == Some(Planted::CountsTooLate) {
+                self.uncounted.push(whose);
+            } else {
+                self.threads[whose].is_counted = true;
+            }
+        }
+        self.post(whose);
     }
 
     fn post(&mut self, whose: usize) -> bool {
@@ -226,7 +278,8 @@ impl World {
         let thread = &mut self.threads[number];
         if thread.is_away {
             if returns {
-                (thread.is_away, thread.at) = (false, 0);
+                (thread.is_away, thread.at, thread.gave_up) = (false, 0, false);
+                thread.is_counted &= self.planted == Some(Planted::ComesBackTooLate);
                 thread.waiter = Waiter::new(self.now, None);
             }
             return;
@@ -238,6 +291,9 @@ impl World {
         self.stances[stance as usize] += 1;
         match stance {
             Stance::Arriving => self.arrive(number),
+            Stance::Choosing | Stance::Polling | Stance::Glancing if self.is_relieved(number) => {
+                self.on(number, Happened::Relieved);
+            }
             Stance::Seated | Stance::Choosing => {
                 let choice = match self.rng.below(3) {
                     0 => Choice::Poll(1),
@@ -249,7 +305,7 @@ impl World {
                 thread.at = 0;
             }
             Stance::Polling | Stance::Trying | Stance::Glancing => {
-                if thread.has_event {
+                if self.threads[number].has_event {
                     return self.on(number, Happened::Own);
                 }
                 match self.find() {
@@ -264,6 +320,7 @@ impl World {
                 }
             }
             Stance::Resting => self.rest(number),
+            Stance::Deferring => self.defer(number),
             Stance::Serving => match self.find() {
                 Some(whose) if whose != number => self.on(number, Happened::Other),
                 _ if self.threads[number].has_event => self.on(number, Happened::Own),
@@ -285,7 +342,7 @@ impl World {
             2 if !is_taken => {
                 thread.waiter.lead(now);
                 thread.at = 0;
-                self.seat = Some(number);
+                (self.seat, self.is_seat_left) = (Some(number), false);
             }
             2 => {}
             3 if thread.has_event => self.on(number, Happened::Own),
@@ -313,6 +370,40 @@ impl World {
         }
     }
 
+    /// Once all that the last turn found was told, it may leave the seat to threads that are away.
+    fn is_relieved(&mut self, number: usize) -> bool {
+        self.shares_core && self.found.is_empty() && self.is_any_away(number) && self.rng.chance(0.5)
+    }
+
+    fn is_any_away(&self, number: usize) -> bool {
+        self.threads.iter().enumerate().any(|(other, thread)| other != number && thread.is_counted)
+    }
+
+    /// A leader leaves the seat to threads that are away. If they stay away for long, the background thread works.
+    fn defer(&mut self, number: usize) {
+        let (is_taken, is_any_away) = (self.seat.is_some(), self.is_any_away(number));
+        let is_blind = self.planted == Some(Planted::DefersBlindly);
+        let goes_at_once = self.goes_at_once(number);
+        let thread = &mut self.threads[number];
+        thread.at += 1;
+        match thread.at {
+            1 => {
+                (self.seat, self.is_seat_kept, self.is_seat_left) = (None, false, true);
+                self.background_works = true;
+            }
+            2 => thread.seen = thread.posts,
+            3 => thread.is_named = true,
+            4 => thread.saw_taken = is_taken,
+            5 if thread.has_event => self.on(number, Happened::Own),
+            5 if thread.saw_taken => self.on(number, Happened::Led),
+            5 if !is_any_away && !is_blind => self.on(number, Happened::SeatLeft),
+            5 => self.is_seat_left = true,
+            6 => thread.is_asleep = thread.seen == thread.posts,
+            _ if goes_at_once => self.on(number, Happened::Own),
+            _ => self.on(number, Happened::Woken),
+        }
+    }
+
     fn rest(&mut self, number: usize) {
         let (planted, can_rest, is_quiet) = (self.planted, self.can_rest, self.packets.is_empty());
         let thread = &mut self.threads[number];
@@ -322,6 +413,7 @@ impl World {
             2 if thread.has_event => self.on(number, Happened::Own),
             2 => {}
             3 if !can_rest => {
+                thread.gave_up = true;
                 if planted != Some(Planted::KeepsTheSeat) {
                     (self.seat, self.is_seat_kept) = (None, true);
                 }
@@ -341,8 +433,15 @@ impl World {
         }
     }
 
+    /// A follower that was woken goes with its event, unless it was called to the seat.
+    fn goes_at_once(&self, number: usize) -> bool {
+        let thread = &self.threads[number];
+        thread.has_event && (thread.is_named || self.planted == Some(Planted::IgnoresTheCall))
+    }
+
     fn sleep(&mut self, number: usize, stance: Stance) {
         let planted = self.planted;
+        let goes_at_once = self.goes_at_once(number);
         let thread = &mut self.threads[number];
         thread.at += 1;
         match thread.at {
@@ -357,7 +456,11 @@ impl World {
                 }
             }
             // The kernel compares once more.
-            4 => thread.is_asleep = thread.seen == thread.posts,
+            4 => {
+                thread.is_asleep = thread.seen == thread.posts;
+                thread.is_counted &= planted != Some(Planted::ComesBackTooLate) || !thread.is_asleep;
+            }
+            _ if stance == Stance::Following && goes_at_once => self.on(number, Happened::Own),
             _ => self.on(number, Happened::Woken),
         }
     }
@@ -371,6 +474,7 @@ impl World {
         match thread.at {
             1 => {
                 thread.led = leads;
+                thread.is_counted = true;
                 if leads && calls_first {
                     self.call();
                 } else if leads {
@@ -386,13 +490,15 @@ impl World {
                     self.background_works = true;
                 }
             }
+            // It has left the seat before, to sleep on its word, and called nobody.
+            2 if thread.gave_up && self.seat.is_none() => self.background_works = true,
             2 => {}
             _ => (thread.is_away, thread.has_event) = (true, false),
         }
     }
 
     fn call(&mut self) -> bool {
-        for number in 0..THREADS {
+        for number in 0..self.threads.len() {
             if std::mem::take(&mut self.threads[number].is_named) && self.post(number) {
                 return true;
             }
@@ -421,9 +527,10 @@ fn every_thread_that_waits_has_its_event_and_one_leads_at_most() {
 #[test]
 fn every_planted_mistake_is_found() {
     for planted in Planted::ALL {
-        let found =
-            (0..SEEDS).find_map(|seed| play(seed, Some(planted)).err().map(|problem| (seed, problem)));
-        let (seed, problem) = found.unwrap_or_else(|| panic!("{planted:?} was not found in {SEEDS} worlds"));
+        let found = (0..PLANTED_SEEDS)
+            .find_map(|seed| play(seed, Some(planted)).err().map(|problem| (seed, problem)));
+        let (seed, problem) =
+            found.unwrap_or_else(|| panic!("{planted:?} was not found in {PLANTED_SEEDS} worlds"));
         println!("{planted:?}: seed {seed}: {problem}");
     }
 }

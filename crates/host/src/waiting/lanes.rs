@@ -103,6 +103,11 @@ impl Work for Lanes<'_> {
         self.device.waiting.leave_to_leader(self.device);
     }
 
+    fn leave_seat(&self) {
+        sys::be_quick_to_run();
+        self.device.waiting.background.wake_if_forsaken(&self.device.waiting.station.seat);
+    }
+
     fn shares_core(&self) -> bool {
         let device = self.device;
         device.company.shares_core(&device.waiting.look, device.clock.now())

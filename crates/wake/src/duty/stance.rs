@@ -25,6 +25,8 @@ pub enum Stance {
     Resting,
     /// It leads, and makes a turn because a rest has ended.
     Serving,
+    /// It leaves the seat to threads that are away with an event, and sleeps on its word until one of them has its event.
+    Deferring,
     /// It sleeps on its word while another thread leads.
     Following,
     /// It sleeps on its word, and the background thread works: no thread can sleep on this work.
@@ -58,6 +60,8 @@ pub enum Happened {
     Crowded,
     /// More threads want to run than there are cores.
     Full,
+    /// Threads on its core are away with events, and will lead when they are back.
+    Relieved,
     /// The turn after a rest had no event for a thread.
     Nothing,
     /// The sleep ended, perhaps for its event or for work.
@@ -88,6 +92,8 @@ pub enum Told {
     Leader,
     /// The background thread.
     Background,
+    /// The background thread, if that relies on a leader.
+    Relying,
 }
 
 /// What a stance means for other threads.
@@ -105,7 +111,7 @@ pub struct Manner {
 
 impl Stance {
     /// Every stance, in the table's order.
-    pub const ALL: [Stance; 11] = [
+    pub const ALL: [Stance; 12] = [
         Stance::Arriving,
         Stance::Seated,
         Stance::Choosing,
@@ -114,6 +120,7 @@ impl Stance {
         Stance::Glancing,
         Stance::Resting,
         Stance::Serving,
+        Stance::Deferring,
         Stance::Following,
         Stance::Sleeping,
         Stance::Done,
@@ -133,18 +140,26 @@ impl Stance {
             (R::Choosing, H::SleepPays) => R::Resting,
             (R::Polling | R::Trying | R::Glancing, H::Vain | H::Crowded | H::Full) => R::Resting,
             (R::Trying | R::Serving, H::Other) => R::Choosing,
+            (R::Choosing | R::Polling | R::Glancing, H::Relieved) => R::Deferring,
+            (R::Deferring, H::SeatLeft | H::Woken) => R::Arriving,
+            (R::Deferring, H::Led) => R::Following,
             (R::Resting, H::Woken) => R::Serving,
             (R::Resting, H::CannotRest) => R::Sleeping,
             (R::Serving, H::Nothing) => R::Resting,
             (R::Following, H::Woken) => R::Arriving,
             (R::Sleeping, H::Woken) => R::Sleeping,
             (R::Following | R::Sleeping, H::Elsewhere) => R::Done,
-            (R::Resting | R::Following | R::Sleeping, H::Late | H::Signal) => R::Done,
+            (R::Resting | R::Deferring | R::Following | R::Sleeping, H::Late | H::Signal) => R::Done,
             (R::Polling | R::Trying | R::Glancing, H::Late) => R::Done,
             (R::Seated | R::Choosing | R::Done, H::Own) => return None,
             (_, H::Own) => R::Done,
             _ => return None,
         })
+    }
+
+    /// Whether its thread has entered its name, so that a leader that goes may call it.
+    pub(crate) const fn has_entered(self) -> bool {
+        matches!(self, Stance::Deferring | Stance::Following)
     }
 
     /// What it means for other threads.
@@ -162,6 +177,7 @@ impl Stance {
         };
         let (sleeps_on, tells) = match self {
             R::Resting => (Some(SleepsOn::Descriptors), None),
+            R::Deferring => (Some(SleepsOn::Word), Some(Told::Relying)),
             R::Following => (Some(SleepsOn::Word), Some(Told::Leader)),
             R::Sleeping => (Some(SleepsOn::Word), Some(Told::Background)),
             _ => (None, None),
@@ -180,6 +196,7 @@ impl Stance {
             Stance::Glancing => "glancing",
             Stance::Resting => "resting",
             Stance::Serving => "serving",
+            Stance::Deferring => "deferring",
             Stance::Following => "following",
             Stance::Sleeping => "sleeping",
             Stance::Done => "done",
@@ -189,7 +206,7 @@ impl Stance {
 
 impl Happened {
     /// All that may happen, in the table's order.
-    pub const ALL: [Happened; 17] = [
+    pub const ALL: [Happened; 18] = [
         Happened::SeatTaken,
         Happened::SeatLeft,
         Happened::Led,
@@ -201,6 +218,7 @@ impl Happened {
         Happened::Vain,
         Happened::Crowded,
         Happened::Full,
+        Happened::Relieved,
         Happened::Nothing,
         Happened::Woken,
         Happened::CannotRest,
@@ -223,6 +241,7 @@ impl Happened {
             Happened::Vain => "no work for too long",
             Happened::Crowded => "another thread had its core",
             Happened::Full => "more threads than cores",
+            Happened::Relieved => "threads away will lead",
             Happened::Nothing => "no event for a thread",
             Happened::Woken => "the sleep ends",
             Happened::CannotRest => "no thread can sleep on this work",
@@ -266,6 +285,7 @@ pub fn render_stances() -> String {
             None => "·",
             Some(Told::Leader) => "a leader that rests",
             Some(Told::Background) => "the background thread",
+            Some(Told::Relying) => "a background thread that relies on it",
         };
         let _ = writeln!(text, "| {} | {leads} | {polls} | {sleeps_on} | {tells} |", stance.name());
     }

@@ -156,6 +156,12 @@ impl Waiter {
         matches!(self.stance, Stance::Polling | Stance::Trying)
     }
 
+    /// Whether it may leave the seat after a turn that had no event for it.
+    #[inline]
+    pub fn may_be_relieved(&self) -> bool {
+        matches!(self.stance, Stance::Polling | Stance::Glancing)
+    }
+
     /// Others poll on its core, or not.
     #[inline]
     pub fn share(&mut self, is_shared: bool) {
@@ -241,7 +247,7 @@ impl Waiter {
 /// What a poll that ended so says about polling.
 fn polled(happened: Happened) -> Polled {
     match happened {
-        Happened::Own | Happened::Other => Polled::Work,
+        Happened::Own | Happened::Other | Happened::Relieved => Polled::Work,
         Happened::Vain => Polled::Vain,
         Happened::Crowded => Polled::Crowded,
         _ => Polled::Cut,

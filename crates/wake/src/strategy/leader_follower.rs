@@ -9,6 +9,7 @@ use crate::duty::{Courtesy, Happened, Lesson, Stance, Told, Waiter};
 use crate::payoff::{Choice, Polled};
 use crate::seat::Leading;
 use crate::strategy::Turn;
+use crate::sync::fence;
 use crate::sys;
 use crate::word::Slept;
 use highwire_stdx::Instant;
@@ -93,7 +94,9 @@ impl WakeStrategy for LeaderFollower {
 
 /// Waits as leader or follower.
 pub(super) fn lead_or_follow(station: &Station, wait: &Wait<'_>, habit: &dyn Habit) -> Outcome {
+    station.absence.come_back(wait.account);
     if wait.is_ready() {
+        station.absence.go(wait.account);
         return Outcome::Over;
     }
     let name = std::ptr::from_ref(wait.word).addr() as u64;
@@ -105,10 +108,14 @@ pub(super) fn lead_or_follow(station: &Station, wait: &Wait<'_>, habit: &dyn Hab
     loop {
         match thread.waiter.stance() {
             Stance::Arriving => thread.arrive(),
+            Stance::Choosing if thread.is_relieved(true, thread.now) => {
+                thread.on(Happened::Relieved, thread.now)
+            }
             Stance::Seated | Stance::Choosing => thread.waiter.choose(habit.choose(thread.now)),
             Stance::Polling | Stance::Trying | Stance::Glancing => thread.poll(),
             Stance::Resting => thread.rest(),
             Stance::Serving => thread.serve(),
+            Stance::Deferring => thread.defer(),
             Stance::Following => thread.sleep_on_word(),
             Stance::Sleeping => thread.sleep(),
             Stance::Done => return thread.leave(name),
@@ -148,6 +155,7 @@ impl Thread<'_> {
         match self.waiter.stance().manner().tells {
             Some(Told::Leader) => self.wait.work.leave_to_leader(),
             Some(Told::Background) => self.wait.work.hand_over(),
+            Some(Told::Relying) => self.wait.work.leave_seat(),
             None => {}
         }
     }
@@ -169,6 +177,7 @@ impl Thread<'_> {
             self.leading = Some(leading);
             let now = self.station.now();
             self.now = if self.habit.counts_from_arrival() { self.waiter.begin() } else { now };
+            self.station.absence.note_taken(now);
             self.waiter.lead(self.now);
         } else if self.is_over() {
             self.on(Happened::Own, self.now);
@@ -176,6 +185,41 @@ impl Thread<'_> {
             self.on(Happened::SeatLeft, self.now);
         } else {
             self.on(Happened::Led, self.now);
+        }
+    }
+
+    /// Whether the seat is better left to threads that are away: this thread's turns only keep them from their core.
+    fn is_relieved(&self, has_woken: bool, now: Instant) -> bool {
+        !self.wait.work.sleeps_elsewhere() && self.station.absence.may_leave_seat(has_woken, now)
+    }
+
+    /// Whether it goes with its event and needs to call nobody to the seat.
+    fn is_spared(&self) -> bool {
+        let is_spared = !self.wait.work.sleeps_elsewhere() && self.station.absence.is_soon_back(self.now);
+        if is_spared {
+            self.station.absence.note_left(self.now);
+        }
+        is_spared
+    }
+
+    /// The order matters: it leaves the seat, reads the posts, looks for its event, enters its name, and looks whether a thread leads or is still
+    /// away.
+    fn defer(&mut self) {
+        let Station { seat, absence, .. } = self.station;
+        if self.leading.take().is_some() {
+            absence.note_left(self.station.now());
+        }
+        self.posts = self.wait.word.posts();
+        let is_led = self.wait.place.is_some_and(|place| seat.follow(place));
+        fence(Ordering::SeqCst);
+        if self.is_over() {
+            self.on(Happened::Own, self.now);
+        } else if is_led {
+            self.on(Happened::Led, self.now);
+        } else if absence.is_any_here() {
+            self.sleep_on_word();
+        } else {
+            self.on(Happened::SeatLeft, self.now);
         }
     }
 
@@ -191,6 +235,7 @@ impl Thread<'_> {
     fn sleep_on_word(&mut self) {
         self.tell();
         self.wait.account.note_sleep();
+        self.wait.account.errand().note_sleep_here();
         let happened = if self.wait.work.sleeps_elsewhere() {
             Happened::Elsewhere
         } else {
@@ -201,9 +246,16 @@ impl Thread<'_> {
         self.on(happened, now);
     }
 
+    /// Whether it is to look at the seat before its event: the leader that goes may have called it, and then calls no other thread.
+    fn is_called(&self) -> bool {
+        let is_entered = self.wait.place.is_none_or(|place| self.station.seat.is_entered(place));
+        !self.waiter.stance().has_entered() || !is_entered
+    }
+
     /// What a sleep's end means.
     fn after(&self, slept: Slept) -> Happened {
         match slept {
+            Slept::Posted if !self.is_called() && self.is_over() => Happened::Own,
             Slept::Posted => Happened::Woken,
             _ if self.is_over() => Happened::Own,
             Slept::TimedOut => Happened::Late,
@@ -272,9 +324,11 @@ impl Thread<'_> {
         if is_over() {
             return (Happened::Own, self.waiter.looked());
         }
+        let mut is_first = true;
         loop {
             let turn = work.turn();
-            let is_look_due = self.waiter.on_turn(turn);
+            let is_look_due = self.waiter.on_turn(turn)
+                || std::mem::take(&mut is_first) && self.station.absence.is_any_here();
             let now_posts = word.posts();
             if now_posts != posts {
                 posts = now_posts;
@@ -299,7 +353,14 @@ impl Thread<'_> {
 
     /// A look at the clock: it lets others run that want to, and finds out whether to go on.
     fn look(&mut self, turn: Turn, mut now: Instant) -> Result<(), (Happened, Instant)> {
-        match self.waiter.look(turn, now).map_err(|end| (end, now))? {
+        let courtesy = self.waiter.look(turn, now).map_err(|end| (end, now))?;
+        if matches!(turn, Turn::Woke | Turn::Idle)
+            && self.waiter.may_be_relieved()
+            && self.is_relieved(turn == Turn::Woke, now)
+        {
+            return Err((Happened::Relieved, now));
+        }
+        match courtesy {
             Courtesy::None => {}
             Courtesy::Yield => {
                 sys::yield_core();
@@ -323,14 +384,18 @@ impl Thread<'_> {
     }
 
     /// The wait is over. A leader calls a follower, unless it is about to be back.
-    fn leave(self, name: u64) -> Outcome {
+    fn leave(mut self, name: u64) -> Outcome {
         let (finish, (turns, polled)) = (self.waiter.finish(), self.waiter.polled());
         if let Some(kind) = finish.kind {
             self.wait.account.note(kind, turns, polled.into());
         }
-        if let Some(leading) = self.leading {
-            let is_own = finish.outcome == Outcome::Over;
-            if !is_own || self.station.returns.on_leave(name, self.now.as_nanos()) {
+        let is_own = finish.outcome == Outcome::Over;
+        if is_own {
+            self.station.absence.go(self.wait.account);
+        }
+        if let Some(leading) = self.leading.take() {
+            let is_soon_back = is_own && !self.station.returns.on_leave(name, self.now.as_nanos());
+            if !is_soon_back && !(is_own && self.is_spared()) {
                 leading.pass_on();
             }
         }
