@@ -394,8 +394,9 @@ impl Thread<'_> {
             self.station.absence.go(self.wait.account);
         }
         if let Some(leading) = self.leading.take() {
-            let is_soon_back = is_own && !self.station.returns.on_leave(name, self.now.as_nanos());
-            if !is_soon_back && !(is_own && self.is_spared()) {
+            let calls =
+                !is_own || self.station.returns.on_leave(name, self.now.as_nanos()) && !self.is_spared();
+            if calls {
                 leading.pass_on();
             }
         }
