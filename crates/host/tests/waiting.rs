@@ -46,49 +46,63 @@ fn figure(device: &Device, channel: &CompletionChannel, wanted: &str) -> u64 {
     figure.map_or(0, |(_, value)| *value)
 }
 
+/// Threads that block answer so many messages at a time, and nothing is found only because a thread looks by itself now and then.
+fn serve_threads(link: LinkChoice, mode: WakeMode, at_a_time: usize) {
+    let mut setup = Setup::new(Service::Rc, link).engine(Engine::Both);
+    setup.config.wake = Some(mode);
+    let (asking, serving) = (setup.end(), setup.end());
+    let connections: Vec<(QueuePair, Told)> = (0..THREADS)
+        .map(|_| {
+            let (served, peer) = setup.told_by(&serving, 7, &asking);
+            served.qp.post_recv(&RecvWr { wr_id: 0, sges: &[] }).expect("posts");
+            (peer, served)
+        })
+        .collect();
+    std::thread::scope(|threads| {
+        for (_, served) in &connections {
+            threads.spawn(|| serve(served));
+        }
+        for _ in 0..ROUNDS {
+            for asked in connections.chunks(at_a_time) {
+                for (peer, _) in asked {
+                    peer.post_recv(&RecvWr { wr_id: 2, sges: &[] }).expect("posts");
+                    peer.post_send(&[SendWr::new(3, Operation::Send, &[])]).expect("posts");
+                }
+                let mut missing = 2 * asked.len();
+                while missing > 0 {
+                    assert!(asking.cq.wait(WaitFor::Any, PATIENCE), "{link} {mode}: an answer");
+                    missing -= std::iter::from_fn(|| asking.cq.poll_one()).count();
+                }
+            }
+        }
+    });
+    let counters = serving.device.counters();
+    let of = |wanted: &str| counters.iter().find(|(name, _)| *name == wanted).map_or(0, |(_, value)| value);
+    assert!(of("wakes_ready") + of("wakes_own") + of("wakes_woken") > 0, "{mode}: nobody waited");
+    assert_eq!((of("wakes_in_vain"), of("wake_rescues")), (0, 0), "{link} {mode}");
+    match mode {
+        WakeMode::Power | WakeMode::Dispatcher | WakeMode::Event => {
+            assert_eq!(of("wake_polls"), 0, "{link}: nobody that waits polls");
+        }
+        _ => assert!(of("wake_polls") > 0, "{link} {mode}: somebody polls"),
+    }
+}
+
 #[test]
 fn threads_that_block_are_all_served() {
     for link in [LinkChoice::Udp, LinkChoice::Auto] {
-        for mode in WakeMode::ALL {
-            let mut setup = Setup::new(Service::Rc, link).engine(Engine::Both);
-            setup.config.wake = Some(mode);
-            let (asking, serving) = (setup.end(), setup.end());
-            let connections: Vec<(QueuePair, Told)> = (0..THREADS)
-                .map(|_| {
-                    let (served, peer) = setup.told_by(&serving, 7, &asking);
-                    served.qp.post_recv(&RecvWr { wr_id: 0, sges: &[] }).expect("posts");
-                    (peer, served)
-                })
-                .collect();
-            std::thread::scope(|threads| {
-                for (_, served) in &connections {
-                    threads.spawn(|| serve(served));
-                }
-                // One message at a time, so that each time another thread is to be woken.
-                for _ in 0..ROUNDS {
-                    for (peer, _) in &connections {
-                        peer.post_recv(&RecvWr { wr_id: 2, sges: &[] }).expect("posts");
-                        peer.post_send(&[SendWr::new(3, Operation::Send, &[])]).expect("posts");
-                        let mut missing = 2;
-                        while missing > 0 {
-                            assert!(asking.cq.wait(WaitFor::Any, PATIENCE), "{link} {mode}: an answer");
-                            missing -= std::iter::from_fn(|| asking.cq.poll_one()).count();
-                        }
-                    }
-                }
-            });
-            let counters = serving.device.counters();
-            let of = |wanted: &str| {
-                counters.iter().find(|(name, _)| *name == wanted).map_or(0, |(_, value)| value)
-            };
-            assert!(of("wakes_ready") + of("wakes_own") + of("wakes_woken") > 0, "{mode}: nobody waited");
-            assert_eq!(of("wakes_in_vain"), 0, "{link} {mode}");
-            match mode {
-                WakeMode::Power | WakeMode::Dispatcher | WakeMode::Event => {
-                    assert_eq!(of("wake_polls"), 0, "{link}: nobody that waits polls");
-                }
-                _ => assert!(of("wake_polls") > 0, "{link} {mode}: somebody polls"),
-            }
+        // One message at a time, so that each time another thread is to be woken.
+        WakeMode::ALL.into_iter().for_each(|mode| serve_threads(link, mode, 1));
+    }
+}
+
+/// Leaders leave the seat to the threads that they wake, and these to each other.
+#[test]
+fn threads_that_share_a_core_are_all_served() {
+    highwire_wake::pin(&[highwire_wake::current_core()]).expect("it may stay where it is");
+    for link in [LinkChoice::Udp, LinkChoice::Auto] {
+        for at_a_time in [1, THREADS] {
+            WakeMode::ALL.into_iter().for_each(|mode| serve_threads(link, mode, at_a_time));
         }
     }
 }

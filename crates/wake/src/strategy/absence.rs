@@ -244,11 +244,19 @@ mod tests {
         assert!(!absence.is_soon_back(now), "none is away");
     }
 
-    /// In the first turn a thread on this core is woken. It is back before the turn is over, or stays away.
+    /// When a thread is back that was woken.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    enum Back {
+        InTheTurn,
+        AsTheLeaderGoes,
+        Never,
+    }
+
+    /// In the first turn a thread on this core is woken.
     struct Waking<'a> {
         station: &'a Station,
         other: Account,
-        is_back: bool,
+        back: Back,
         word: &'a WakeWord,
         is_there: Cell<bool>,
         turns: Cell<u32>,
@@ -270,7 +278,7 @@ mod tests {
                 return Turn::Idle;
             }
             self.station.note_woken(&self.other);
-            if self.is_back {
+            if self.back == Back::InTheTurn {
                 self.station.note_closed(&self.other);
             }
             Turn::Woke
@@ -287,14 +295,16 @@ mod tests {
     fn a_leader_leaves_the_seat_to_a_thread_that_it_has_woken_unless_that_is_back() {
         let here = stay();
         for strategy in [Strategy::LeaderFollower, Strategy::Adaptive] {
-            for (is_back, turns, left) in [(false, 1, 1), (true, 2, 0)] {
+            for (back, turns, left) in
+                [(Back::Never, 1, 1), (Back::InTheTurn, 2, 0), (Back::AsTheLeaderGoes, 2, 0)]
+            {
                 let (station, word, account) = (Station::new(), WakeWord::default(), Account::default());
                 let (is_there, work_turns, work_left) = (Cell::new(false), Cell::new(0), Cell::new(0));
                 let other = asleep_on(here);
                 let work = Waking {
                     station: &station,
                     other,
-                    is_back,
+                    back,
                     word: &word,
                     is_there,
                     turns: work_turns,
@@ -304,16 +314,17 @@ mod tests {
                     word: &word,
                     place: None,
                     account: &account,
-                    is_over: &|| work.is_there.get(),
+                    is_over: &|| {
+                        if back == Back::AsTheLeaderGoes && work.turns.get() == 1 {
+                            station.note_closed(&work.other);
+                        }
+                        work.is_there.get()
+                    },
                     work: &work,
                     deadline: None,
                 };
                 assert_eq!(strategy.make().wait(&station, &wait), Outcome::Over);
-                assert_eq!(
-                    (work.turns.get(), work.left.get()),
-                    (turns, left),
-                    "{strategy:?}, back: {is_back}"
-                );
+                assert_eq!((work.turns.get(), work.left.get()), (turns, left), "{strategy:?}, {back:?}");
                 assert!(!station.seat.is_taken());
             }
         }
