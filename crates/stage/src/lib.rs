@@ -263,6 +263,10 @@ impl Shared {
         world::step(Step::Event);
         place.events.fetch_add(1, Ordering::Release);
         // Counted only for the planted defect.
+        if place.word.sleepers() > 0 {
+            let station = self.station_of(whose as usize % self.lanes.len());
+            self.stations[station].note_woken(&place.account);
+        }
         let is_untold = self.untold > 0 && self.found.fetch_add(1, Ordering::Relaxed) + 1 == self.untold;
         if !is_untold && place.word.post() == Posted::Woke { Turn::Woke } else { Turn::Worked }
     }
