@@ -11,7 +11,7 @@ use crate::error::{AddPeerError, SpawnError};
 use crate::executor::{Executor, Running};
 use crate::handler::{Action, Handler, Handlers, NestedRequest, Request, Response, status};
 use crate::nested::Collector;
-use crate::seal::{Seals, Verdict};
+use crate::seal::{ClusterKey, Seals, Verdict};
 use crate::wire::{
     HEADER_LEN, MESSAGE_BYTES_MAX, MESSAGE_HEADER_LEN, Message, Messages, emit_message_header,
 };
@@ -121,6 +121,23 @@ impl Endpoint {
     /// Forgets a peer: calls to it fail, and its datagrams are a stranger's.
     pub fn remove_peer(&mut self, node: Node) {
         self.core.borrow_mut().remove_peer(node);
+    }
+
+    /// Gives a peer a key that only it and this endpoint have, in place of the cluster's. Without a cluster's key nothing carries a tag, and
+    /// this does nothing.
+    pub fn set_peer_key(&mut self, node: Node, key: ClusterKey) {
+        if let Some(seals) = &mut self.seals {
+            seals.set_key(node.0, Some(key));
+        }
+    }
+
+    /// Forgets everything of a peer, with its own key and its responses. The number may be another peer's from then on, if that one has a
+    /// greater incarnation and a key of its own.
+    pub fn forget_peer(&mut self, node: Node) {
+        self.core.borrow_mut().forget_peer(node);
+        if let Some(seals) = &mut self.seals {
+            seals.set_key(node.0, None);
+        }
     }
 
     /// The configuration id that goes with every datagram from now on.

@@ -124,6 +124,8 @@ pub(crate) struct Seals {
     key: ClusterKey,
     own: End,
     greetings: u64,
+    /// Keys of this endpoint and one peer alone.
+    keys: BTreeMap<u16, ClusterKey>,
     peers: BTreeMap<u16, Peer>,
 }
 
@@ -131,11 +133,24 @@ impl Seals {
     pub(crate) fn new(config: &Config) -> Option<Seals> {
         let own = (config.node.0, config.incarnation);
         let key = config.key.clone()?;
-        Some(Seals { key, own, greetings: 0, peers: BTreeMap::new() })
+        Some(Seals { key, own, greetings: 0, keys: BTreeMap::new(), peers: BTreeMap::new() })
+    }
+
+    /// Gives a peer a key of its own, or takes it away. Nothing that was sent before counts any more.
+    pub(crate) fn set_key(&mut self, node: u16, key: Option<ClusterKey>) {
+        self.peers.remove(&node);
+        match key {
+            Some(key) => self.keys.insert(node, key),
+            None => self.keys.remove(&node),
+        };
+    }
+
+    fn key_of(&self, node: u16) -> &ClusterKey {
+        self.keys.get(&node).unwrap_or(&self.key)
     }
 
     fn peer(&mut self, node: u16) -> &mut Peer {
-        let (key, own) = (&self.key, self.own);
+        let (key, own) = (self.keys.get(&node).unwrap_or(&self.key), self.own);
         self.peers.entry(node).or_insert_with(|| Peer {
             to: key.key((own.0, 0), (node, 0)),
             from: key.key((node, 0), (own.0, 0)),
@@ -201,8 +216,10 @@ impl Seals {
                 None => Verdict::Forged,
             };
         }
-        let from =
-            self.peers.get(&node).map_or_else(|| self.key.key((node, 0), (self.own.0, 0)), |peer| peer.from);
+        let from = self
+            .peers
+            .get(&node)
+            .map_or_else(|| self.key_of(node).key((node, 0), (self.own.0, 0)), |peer| peer.from);
         if !is_of(from) {
             return Verdict::Forged;
         }
@@ -229,7 +246,8 @@ impl Seals {
     /// Notes a node's life. Numbers of a life that is known already go on.
     fn meet(&mut self, node: u16, incarnation: u64) {
         let (own, other) = (self.own, (node, incarnation));
-        let (to, from) = (self.key.key(own, other), self.key.key(other, own));
+        let key = self.key_of(node);
+        let (to, from) = (key.key(own, other), key.key(other, own));
         let session = &mut self.peer(node).session;
         if session.as_ref().is_none_or(|session| session.incarnation != incarnation) {
             *session = Some(Session { incarnation, to, next: 0, from, window: Window::default() });

@@ -437,3 +437,27 @@ fn time_that_passed_while_nothing_happened_is_not_the_peers_fault() {
     endpoint.run(late + Duration::from_millis(900));
     assert!(!running.is_done(), "the peer has a second");
 }
+
+#[test]
+fn an_answer_that_is_late_is_not_given_to_the_requesters_next_life() {
+    const SLOW: RequestType = RequestType(9);
+    let mut net = Net::new(2, 1, |_| {});
+    net.endpoint(1).register_nested(SLOW, |worker, request| async move {
+        worker.sleep(Duration::from_millis(u64::from(request.bytes[0]))).await;
+        request.bytes
+    });
+    let ask = |net: &mut Net, length: u8| {
+        net.spawn(0, move |worker| async move {
+            worker.call(Node(1), SLOW, &[length]).await.map(|reply| reply.to_vec())
+        })
+    };
+    let lost = ask(&mut net, 20);
+    net.run_for(Duration::from_millis(3));
+    drop(lost);
+    net.stop(0);
+    net.start(0, |_| {});
+    // The first request of this life has the sequence of the one before, in the same slot.
+    let running = ask(&mut net, 60);
+    assert_eq!(net.until(&running), Ok(vec![60]));
+    assert_eq!(net.endpoint(1).counters().handled, 2);
+}

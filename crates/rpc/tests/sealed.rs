@@ -356,3 +356,57 @@ fn an_answer_to_a_greeting_of_long_ago_is_a_replay() {
     assert_eq!((now.replayed - before.replayed, now.transmitted), (1, before.transmitted), "{now:?}");
     assert_eq!(net.until(&running), Err(CallError::PeerSilent(Node(1))));
 }
+
+/// Endpoint 0 serves the others, of which each has a key of its own that it gets from `key`. None of them has the cluster's.
+fn guests(count: usize, key: impl Fn(usize) -> ClusterKey + Copy) -> Net {
+    let mut net = Net::new(count, 1, with_key(3));
+    for index in 1..count {
+        net.endpoint(0).set_peer_key(Node(index as u16), key(index));
+        net.start(index, |config| config.key = Some(key(index)));
+    }
+    net
+}
+
+#[test]
+fn a_peer_with_a_key_of_its_own_is_heard_and_cannot_speak_for_another_one() {
+    let mut net = guests(3, |index| ClusterKey([10 + index as u8; 32]));
+    let wire = capture(&mut net);
+    for from in [1, 2] {
+        let running = net.spawn(from, |worker| echo(worker, 0, 300));
+        assert_eq!(net.until(&running), Ok(300));
+    }
+    net.drop_if = None;
+    assert_eq!(net.endpoint(0).counters().handled, 2);
+    // Peer 1 has all that peer 2 has but its key.
+    net.start(2, |config| config.key = Some(ClusterKey([11; 32])));
+    let running = net.spawn(2, |worker| echo(worker, 0, 1));
+    assert_eq!(net.until(&running), Err(CallError::PeerSilent(Node(0))));
+    let counters = net.endpoint(0).counters();
+    assert!(counters.handled == 2 && counters.forged > 0, "{counters:?}");
+    // And what peer 2 has sent is not heard from peer 1.
+    for (from, _, immediate, bytes) in wire.borrow().iter().filter(|datagram| datagram.1 == 0) {
+        net.inject(0, 3 - from, *immediate, bytes);
+    }
+    assert_eq!(net.endpoint(0).counters().handled, 2);
+}
+
+#[test]
+fn a_forgotten_peer_is_not_heard_and_its_number_serves_another_one() {
+    let mut net = guests(2, |_| ClusterKey([11; 32]));
+    let wire = capture(&mut net);
+    let running = net.spawn(1, |worker| echo(worker, 0, 9000));
+    assert_eq!(net.until(&running), Ok(9000));
+    net.drop_if = None;
+    net.endpoint(0).forget_peer(Node(1));
+    let before = net.endpoint(0).counters();
+    for (_, to, immediate, bytes) in wire.borrow().iter().filter(|datagram| datagram.1 == 0) {
+        net.inject(*to, 1, *immediate, bytes);
+    }
+    let now = net.endpoint(0).counters();
+    assert_eq!((now.handled, now.transmitted), (before.handled, before.transmitted), "{now:?}");
+    net.endpoint(0).set_peer_key(Node(1), ClusterKey([12; 32]));
+    net.start(1, |config| config.key = Some(ClusterKey([12; 32])));
+    let running = net.spawn(1, |worker| echo(worker, 0, 5));
+    assert_eq!(net.until(&running), Ok(5));
+    assert_eq!(net.endpoint(0).counters().resent, 0, "nothing was rescued");
+}

@@ -56,6 +56,14 @@ impl Core {
         }
     }
 
+    /// Forgets everything of a peer, its sequences as well: nothing that was for it may be heard again.
+    pub(crate) fn forget_peer(&mut self, node: Node) {
+        self.remove_peer(node);
+        if let Some(place) = self.peers.get_mut(usize::from(node.0)) {
+            *place = None;
+        }
+    }
+
     /// Greets a peer, to learn its incarnation, unless it was greeted before.
     pub(super) fn greet(&mut self, node: u16) {
         let (now, again_at) = (self.now, self.now + self.config.resend_after);

@@ -15,8 +15,8 @@ use crate::wire::{
 /// The origin of a batch that is executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
-    /// A peer.
-    Remote { node: u16, slot: u8, sequence: u32 },
+    /// A life of a peer.
+    Remote { node: u16, life: u32, slot: u8, sequence: u32 },
     /// A worker of this node.
     Local { flight: u32, sequence: u32 },
 }
@@ -85,7 +85,7 @@ impl Core {
         }
         let response = Core::begin(served, sequence, immediate.count);
         Step::Execute(Execution {
-            origin: Origin::Remote { node, slot, sequence },
+            origin: Origin::Remote { node, life: header.from, slot, sequence },
             node,
             count: immediate.count,
             fence: immediate.fence,
@@ -161,7 +161,7 @@ impl Core {
         }
         let response = Core::begin(served, sequence, immediate.count);
         Step::Execute(Execution {
-            origin: Origin::Remote { node, slot, sequence },
+            origin: Origin::Remote { node, life: header.from, slot, sequence },
             node,
             count: immediate.count,
             fence: immediate.fence,
@@ -254,9 +254,14 @@ impl Core {
     #[inline]
     pub(crate) fn executed(&mut self, origin: Origin, count: u8, response: Vec<u8>) {
         match origin {
-            Origin::Remote { node, slot, sequence } => {
-                let served = self.slot_mut(node, slot);
-                if served.is_some_and(|s| s.sequence == sequence && s.served == Served::Working) {
+            Origin::Remote { node, life, slot, sequence } => {
+                // The peer may have begun another life meanwhile, whose sequences begin anew: this is no answer to it.
+                let is_awaited = self.peer_mut(node).is_some_and(|peer| {
+                    let served = peer.responder.get(usize::from(slot));
+                    peer.introduced_tag() == Some(life)
+                        && served.is_some_and(|s| s.sequence == sequence && s.served == Served::Working)
+                });
+                if is_awaited {
                     self.respond(node, slot, response);
                 }
             }
