@@ -300,7 +300,13 @@ impl CompletionQueue {
         }
     }
 
-    /// The same, but also ends when `also` returns true. `also` is called whenever a thread calls
+    /// Whether a completion waits. If none does, the next one ends the sleep of a thread that runs the lanes.
+    pub(crate) fn is_waiting(&self, what: WaitFor) -> bool {
+        self.inner.use_events();
+        self.inner.consumer().arm(what.into()).unwrap_or(false)
+    }
+
+    /// The same as `wait`, but also ends when `also` returns true. `also` is called whenever a thread calls
     /// [`wake`](Self::wake).
     pub(crate) fn wait_or(&self, what: WaitFor, timeout: Duration, also: &dyn Fn() -> bool) -> bool {
         let inner = &*self.inner;

@@ -259,15 +259,30 @@ impl Rpc {
     /// Sleeps until something comes, the endpoint has something to do, its bell is rung, or `at_most` has passed. For drivers with work of
     /// their own; others let [`step`](Self::step) decide.
     pub fn sleep(&mut self, at_most: Duration) {
-        self.now = self.clock.now();
-        let due = self.endpoint.poll_timeout().map(|at| at.saturating_since(self.now).into());
-        let at_most = due.unwrap_or(at_most).min(at_most);
-        if !self.endpoint.has_work() {
-            self.cq.wait_or(WaitFor::Any, at_most, &|| self.is_rung.load(Ordering::SeqCst));
+        self.sleep_beside(None, at_most);
+    }
+
+    /// The same, also until something comes for another endpoint of the device, or that one has something to do.
+    pub fn sleep_beside(&mut self, mut other: Option<&mut Rpc>, at_most: Duration) {
+        let mut at_most = at_most;
+        for rpc in [Some(&mut *self), other.as_deref_mut()].into_iter().flatten() {
+            rpc.idle_turns = 0;
+            rpc.now = rpc.clock.now();
+            let due = rpc.endpoint.poll_timeout().map(|at| at.saturating_since(rpc.now).into());
+            at_most =
+                if rpc.endpoint.has_work() { Duration::ZERO } else { due.unwrap_or(at_most).min(at_most) };
+        }
+        if !at_most.is_zero() {
+            let is_over = || {
+                self.is_rung.load(Ordering::SeqCst)
+                    || other.as_ref().is_some_and(|other| other.cq.is_waiting(WaitFor::Any))
+            };
+            self.cq.wait_or(WaitFor::Any, at_most, &is_over);
         }
         self.is_rung.store(false, Ordering::SeqCst);
-        self.idle_turns = 0;
-        self.now = self.clock.now();
+        for rpc in [Some(self), other].into_iter().flatten() {
+            rpc.now = rpc.clock.now();
+        }
     }
 
     /// Runs until a worker has its result.

@@ -1,6 +1,7 @@
 //! `highwire bench`: measurements of single parts of Highwire.
 
 mod bells;
+mod clients;
 mod cores;
 mod idle;
 mod memory;
@@ -32,6 +33,8 @@ enum What {
     Bells(bells::Args),
     /// What waking a thread costs here, for the model of cores, and how near that comes.
     Cores(cores::Args),
+    /// How soon a client of the store is answered, over TCP and by RPCs.
+    Clients(clients::Args),
     /// Transactions of a bank over the store: how many, how soon, and whether money is lost with a node.
     Smallbank(smallbank::Args),
     /// Benchmarks of transactions by the store's own nodes: commits per CPU-second, latencies, aborts, requests per commit.
@@ -72,6 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         What::Wake(args) => wake::run(args),
         What::Bells(args) => bells::run(args),
         What::Cores(args) => cores::run(args),
+        What::Clients(args) => clients::run(args),
         What::Smallbank(args) => smallbank::run_bench(args),
         What::Store(args) => store::run(args),
         What::Objects(options) => store::run_workloads(options, &[store::Workload::Objects]),

@@ -1,48 +1,50 @@
-//! The client library: transactions as closures, over a connection to any node.
+//! The client library: transactions as closures, over a connection to any node, or over RPCs.
 //!
 //! A transaction reads through the connection and keeps its writes to itself. Committing sends both, the
 //! versions that were read and the writes, and the node commits them if everything is still as it was read.
 //! If not, the closure runs again. So the closure may run several times, may see a state that never was (then
 //! it runs again), and must have no effects outside the transaction that it would regret.
 
+mod asynchronous;
 mod backoff;
 mod connection;
+mod line;
 mod stream;
 mod transaction;
 
+pub use asynchronous::AsyncClient;
 pub(crate) use connection::{Conversation, EntryError};
-pub use transaction::ClientTransaction;
+pub use transaction::{AsyncTransaction, ClientTransaction};
 
 use crate::access::Access;
 use crate::error::StoreError;
-use crate::message::{Answer, Entry, Footprint, NodeStatus, Request};
+use crate::message::{Answer, Entry, NodeStatus, Request};
 use crate::milestones::Milestone;
-use crate::rows;
-use backoff::Backoff;
-use connection::ANSWER_PATIENCE;
-use std::collections::BTreeMap;
-use std::io::BufReader;
-use std::time::{Duration, Instant};
-use stream::Stream;
+use asynchronous::Attempts;
+use std::time::Duration;
 
 /// A table and a key in it.
 type Name = (Vec<u8>, Vec<u8>);
 /// `None`: the key has no value.
 type Value = Option<Vec<u8>>;
 
+/// How a client's questions travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Over a connection of TCP, or TLS.
+    #[default]
+    Tcp,
+    /// As RPCs over Highwire: through shared memory to a node of this machine, over UDP to others. A connection of TCP stays beside them: the
+    /// client comes in by it, long questions and answers take it, and its end tells that the node has ended.
+    Rpc,
+}
+
 /// A client of a cluster. It talks to one node at a time, and to another when it loses that one.
+///
+/// With [`Transport::Rpc`] it belongs to the thread that uses it: on another thread it connects anew.
 #[derive(Debug)]
 pub struct Client {
-    doors: Vec<String>,
-    access: Access,
-    next: usize,
-    stream: Option<BufReader<Stream>>,
-    patience: Duration,
-    answer_patience: Duration,
-    backoff: Backoff,
-    /// When the connection was used last.
-    used: Instant,
-    counts: Counts,
+    inner: AsyncClient,
 }
 
 /// Counts of a client's transactions.
@@ -59,55 +61,48 @@ pub struct Counts {
 impl Client {
     /// A client of the cluster with these doors (`host:port`). It connects with its first question.
     pub fn new(doors: impl IntoIterator<Item = impl Into<String>>) -> Client {
-        let doors = doors.into_iter().map(Into::into).collect();
-        Client {
-            doors,
-            access: Access::anonymous(),
-            next: 0,
-            stream: None,
-            patience: Duration::from_secs(20),
-            answer_patience: ANSWER_PATIENCE,
-            backoff: Backoff::new(random_seed()),
-            used: Instant::now(),
-            counts: Counts::default(),
-        }
+        Client { inner: AsyncClient::new(doors) }
     }
 
     /// What the client shows of itself when it connects; nothing unless set.
     pub fn set_access(&mut self, access: Access) {
-        self.access = access;
-        self.stream = None;
+        self.inner.set_access(access);
+    }
+
+    /// How questions travel; over TCP unless set.
+    pub fn set_transport(&mut self, transport: Transport) {
+        self.inner.set_transport(transport);
     }
 
     pub(crate) fn access(&self) -> &Access {
-        &self.access
+        &self.inner.access
     }
 
     /// The seed of the random parts of pauses between attempts; the system gives one unless it is set.
     pub fn set_seed(&mut self, seed: u64) {
-        self.backoff = Backoff::new(seed);
+        self.inner.set_seed(seed);
     }
 
     /// How long a transaction may take, all attempts together; 20 seconds unless set.
     pub fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
+        self.inner.set_patience(patience);
     }
 
     /// How long a node may take to answer before it counts as lost; 8 seconds unless set. With less, the
     /// client notices sooner that a machine is gone without having closed the connection, but a commit that
     /// takes longer has an unknown outcome.
     pub fn set_answer_patience(&mut self, patience: Duration) {
-        self.answer_patience = patience.max(Duration::from_millis(1));
+        self.inner.set_answer_patience(patience);
     }
 
     /// How long a transaction may take, all attempts together.
     pub fn patience(&self) -> Duration {
-        self.patience
+        self.inner.patience
     }
 
     /// The counts so far.
     pub fn counts(&self) -> Counts {
-        self.counts
+        self.inner.counts()
     }
 
     /// A key's value; `None` if there is none.
@@ -115,7 +110,7 @@ impl Client {
     /// # Errors
     /// [`StoreError`].
     pub fn get(&mut self, table: &str, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, StoreError> {
-        self.transact(|transaction| transaction.get(table, key.as_ref()))
+        self.inner.block_on(self.inner.get(table, key))
     }
 
     /// Gives a key a value.
@@ -128,10 +123,7 @@ impl Client {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<(), StoreError> {
-        self.transact(|transaction| {
-            transaction.put(table, key.as_ref(), value.as_ref());
-            Ok(())
-        })
+        self.inner.block_on(self.inner.put(table, key, value))
     }
 
     /// Takes a key away; returns whether it was there.
@@ -139,13 +131,7 @@ impl Client {
     /// # Errors
     /// [`StoreError`].
     pub fn delete(&mut self, table: &str, key: impl AsRef<[u8]>) -> Result<bool, StoreError> {
-        self.transact(|transaction| {
-            let was_there = transaction.get(table, key.as_ref())?.is_some();
-            if was_there {
-                transaction.delete(table, key.as_ref());
-            }
-            Ok(was_there)
-        })
+        self.inner.block_on(self.inner.delete(table, key))
     }
 
     /// All entries of a table whose keys begin with `prefix`, in the order of their keys, as they were at one instant. Other clients' writes do not
@@ -154,7 +140,7 @@ impl Client {
     /// # Errors
     /// [`StoreError`].
     pub fn scan(&mut self, table: &str, prefix: impl AsRef<[u8]>) -> Result<Vec<Entry>, StoreError> {
-        self.transact(|transaction| transaction.scan_as(table, prefix.as_ref(), true))
+        self.inner.block_on(self.inner.scan(table, prefix))
     }
 
     /// The first `limit` entries of an ordered table from the key `from` on and before the key `to`, in the order
@@ -169,7 +155,7 @@ impl Client {
         to: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<Entry>, StoreError> {
-        self.transact(|transaction| transaction.range(table, from.as_ref(), to, limit))
+        self.inner.block_on(self.inner.range(table, from, to, limit))
     }
 
     /// Runs a transaction until it commits. An error of the closure ends it, and it has no effect.
@@ -183,32 +169,15 @@ impl Client {
         &mut self,
         mut body: impl FnMut(&mut ClientTransaction<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let deadline = Instant::now() + self.patience;
-        for attempt in 0u32.. {
-            let mut transaction = ClientTransaction {
-                client: self,
-                seen: Footprint::default(),
-                writes: BTreeMap::new(),
-                values: BTreeMap::new(),
-                reads: 0,
-            };
-            let result = match body(&mut transaction) {
-                Ok(value) => transaction.commit().map(|()| value),
-                Err(error) if error.is_verdict() => transaction.check_reads().and(Err(error)),
-                Err(error) => Err(error),
-            };
-            let is_over = Instant::now() >= deadline;
-            match result {
-                Err(StoreError::Conflict) if !is_over => self.counts.retries += 1,
-                // The commit had no effect, and another node may be able to serve.
-                Err(StoreError::Unavailable(_)) if !is_over && self.stream.take().is_some() => self.next += 1,
-                result => return result,
+        let inner = &self.inner;
+        let mut attempts = Attempts::new(inner.patience);
+        loop {
+            let mut transaction = ClientTransaction(AsyncTransaction::new(inner));
+            let result = body(&mut transaction);
+            if let Some(result) = inner.block_on(inner.settle(transaction.0, result, &mut attempts)) {
+                return result;
             }
-            // A random part of a limit that doubles: two clients that conflicted should not conflict again.
-            let most = Duration::from_nanos(50_000 << attempt.min(8));
-            std::thread::sleep(self.backoff.part_of(most));
         }
-        Err(StoreError::Conflict)
     }
 
     /// The status of the node that this client talks to.
@@ -216,10 +185,7 @@ impl Client {
     /// # Errors
     /// [`StoreError`].
     pub fn status(&mut self) -> Result<NodeStatus, StoreError> {
-        match self.ask(&Request::Status)? {
-            Answer::Status(status) => Ok(*status),
-            answer => Err(unexpected(answer)),
-        }
+        self.inner.block_on(self.inner.status())
     }
 
     /// The doors of all nodes that the node knows to which this client talks, by their numbers.
@@ -227,10 +193,7 @@ impl Client {
     /// # Errors
     /// [`StoreError`].
     pub fn doors(&mut self) -> Result<Vec<(u16, String)>, StoreError> {
-        match self.ask(&Request::Doors)? {
-            Answer::Doors(doors) => Ok(doors),
-            answer => Err(unexpected(answer)),
-        }
+        self.inner.block_on(self.inner.doors())
     }
 
     /// The nodes that are primaries of keys, according to the node that this client talks to.
@@ -238,11 +201,7 @@ impl Client {
     /// # Errors
     /// [`StoreError`].
     pub fn primaries(&mut self, keys: &[(&str, &[u8])]) -> Result<Vec<u16>, StoreError> {
-        let names = keys.iter().map(|(table, key)| (table.as_bytes().to_vec(), key.to_vec()));
-        match self.ask(&Request::Locate { keys: names.collect() })? {
-            Answer::Located { nodes } if nodes.len() == keys.len() => Ok(nodes),
-            answer => Err(unexpected(answer)),
-        }
+        self.inner.block_on(self.inner.primaries(keys))
     }
 
     /// The milestones of the node that this client talks to, the latest last.
@@ -250,10 +209,7 @@ impl Client {
     /// # Errors
     /// [`StoreError`].
     pub fn milestones(&mut self) -> Result<Vec<Milestone>, StoreError> {
-        match self.ask(&Request::Milestones)? {
-            Answer::Milestones(milestones) => Ok(milestones),
-            answer => Err(unexpected(answer)),
-        }
+        self.inner.block_on(self.inner.milestones())
     }
 
     /// Ends the node that this client talks to, and no other one.
@@ -261,10 +217,7 @@ impl Client {
     /// # Errors
     /// [`StoreError::Unknown`] if the connection is lost before the node has answered; [`StoreError`].
     pub fn stop_node(&mut self) -> Result<(), StoreError> {
-        match self.tell(&Request::Stop)? {
-            Answer::Stopping => Ok(()),
-            answer => Err(unexpected(answer)),
-        }
+        self.inner.block_on(self.inner.stop_node())
     }
 
     /// Asks the node that this client talks to to leave the cluster. It ends when its data has moved to the others.
@@ -273,27 +226,12 @@ impl Client {
     /// [`StoreError::Invalid`] if too few would stay; [`StoreError::Unknown`] if the connection is lost before the node has answered, and no other
     /// node is asked; [`StoreError`].
     pub fn leave(&mut self) -> Result<(), StoreError> {
-        match self.tell(&Request::Leave)? {
-            Answer::Leaving => Ok(()),
-            answer => Err(unexpected(answer)),
-        }
+        self.inner.block_on(self.inner.leave())
     }
 
-    fn read(&mut self, keys: &[Name]) -> Result<(Vec<Value>, Footprint), StoreError> {
-        keys.iter().try_for_each(|(table, key)| rows::check_key(table, key))?;
-        match self.ask(&Request::Get { keys: keys.to_vec() })? {
-            Answer::Got { values, seen } if values.len() == keys.len() => Ok((values, seen)),
-            answer => Err(unexpected(answer)),
-        }
-    }
-}
-
-/// A seed that no two clients share. A system without random numbers, if there is one, has the time.
-fn random_seed() -> u64 {
-    let mut bytes = [0; 8];
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK) {
-        Ok(8) => u64::from_le_bytes(bytes),
-        _ => std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64),
+    /// Asks a node once. If that node cannot serve, the next question goes to another one.
+    pub(crate) fn ask_once(&mut self, request: &Request) -> Result<Answer, StoreError> {
+        self.inner.block_on(self.inner.ask_once(request))
     }
 }
 
@@ -309,7 +247,9 @@ fn unexpected(answer: Answer) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Footprint;
     use crate::message::{GREETING, receive, send};
+    use std::io::BufReader;
     use std::io::Read as _;
     use std::net::{TcpListener, TcpStream};
 

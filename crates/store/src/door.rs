@@ -9,9 +9,11 @@ use crate::message::{
 };
 use crate::scan;
 use crate::session::Local;
+use std::future::Future;
 use std::io;
 use std::net::TcpListener;
 
+pub(crate) mod direct;
 mod identity;
 mod io_loop;
 mod keeper;
@@ -19,6 +21,7 @@ mod pace;
 mod requests;
 mod room;
 
+use direct::Reached;
 use identity::Node;
 pub(crate) use io_loop::start as io_loop;
 pub(crate) use keeper::{Ended, Guest, Keeper, PROTECTED, Refused, Visit, counted, serve};
@@ -31,8 +34,8 @@ pub(crate) use room::{ANSWER_BYTES_MAX, Room};
 pub(crate) fn open(listener: TcpListener, store: &Store) -> io::Result<()> {
     let of = store.clone();
     serve(listener, "door", &store.keeper, &store.io, move |guest| {
-        let conversation = Conversation { store: of.clone(), guest, bytes: Vec::new(), node: Node::Unknown };
-        conversation.run()
+        let (store, node) = (of.clone(), Node::Unknown);
+        Conversation { store, guest, bytes: Vec::new(), node, reached: None }.run()
     })
 }
 
@@ -43,6 +46,8 @@ struct Conversation {
     /// What was received of the next messages.
     bytes: Vec<u8>,
     node: Node,
+    /// Its way by RPCs.
+    reached: Option<Reached>,
 }
 
 impl Conversation {
@@ -129,7 +134,8 @@ impl Conversation {
             if let Some(why) = refused.take_if(|_| !may_be_a_node(&request)) {
                 return self.send(Answer::Refused { why: why.to_string() }).await;
             }
-            if let Err(error) = self.check(&request) {
+            let is_node = self.node == Node::Proved;
+            if let Err(error) = identity::check(&request, &mut self.guest.visitor, is_node) {
                 self.send(Answer::Failed(error)).await?;
                 continue;
             }
@@ -144,6 +150,11 @@ impl Conversation {
                 }
             };
             self.guest.visitor.pace(1).await;
+            if request == Request::Reach {
+                let answer = self.reach().await.unwrap_or_else(Answer::Failed);
+                self.send(answer).await?;
+                continue;
+            }
             if let Request::Backup { token, .. } = request
                 && backup.token != Some(token)
             {
@@ -165,6 +176,37 @@ impl Conversation {
                 self.store.stop();
             }
         }
+    }
+}
+
+/// How a request gets to the node's thread, and what it finds beside it.
+trait Way {
+    fn store(&self) -> &Store;
+
+    /// Runs a job on the node's thread, and waits for its result.
+    ///
+    /// # Errors
+    /// The node is still starting, or ends before the job does.
+    async fn ask<T, F, W>(&self, job: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Local) -> W + Send + 'static,
+        W: Future<Output = T> + 'static;
+}
+
+/// From the I/O loop.
+impl Way for Store {
+    fn store(&self) -> &Store {
+        self
+    }
+
+    async fn ask<T, F, W>(&self, job: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Local) -> W + Send + 'static,
+        W: Future<Output = T> + 'static,
+    {
+        Store::ask(self, job).await
     }
 }
 
@@ -210,22 +252,24 @@ impl Drop for Backup {
 }
 
 /// The answer, and the room that it takes until it is sent.
-async fn answer(request: Request, store: &Store) -> (Answer, Option<Room>) {
+async fn answer(request: Request, way: &impl Way) -> (Answer, Option<Room>) {
+    let store = way.store();
     if let Err(error) = request.check() {
         return (Answer::Failed(error), None);
     }
     let mut room = Room::new(&store.keeper.total, ANSWER_BYTES_MAX);
     let read = match request {
         Request::Get { keys } => {
-            store.ask(|local| async move { (get(local, keys, &mut room).await, room) }).await
+            way.ask(|local| async move { (get(local, keys, &mut room).await, room) }).await
         }
         Request::Scan { table, prefix, is_alone } => {
             let (of, begin) = (table.clone(), prefix.clone());
             let attempts =
                 if is_alone { (scan::ATTEMPTS, scan::ATTEMPTS_NS) } else { (u32::MAX, PATIENCE_NS) };
-            let read = store.ask(move |local| async move {
-                (scan(local, attempts, table, prefix, &mut room).await, room)
-            });
+            let read =
+                way.ask(
+                    move |local| async move { (scan(local, attempts, table, prefix, &mut room).await, room) },
+                );
             match read.await {
                 Ok((Err(StoreError::Conflict | StoreError::Unavailable(_)), mut room)) if is_alone => {
                     let store = store.clone();
@@ -243,9 +287,9 @@ async fn answer(request: Request, store: &Store) -> (Answer, Option<Room>) {
         Request::Range { table, from, to, limit } => {
             let range =
                 move |local| async move { (range(local, table, from, to, limit, &mut room).await, room) };
-            store.ask(range).await
+            way.ask(range).await
         }
-        request => return (answer_shortly(request, store).await, None),
+        request => return (answer_shortly(request, way).await, None),
     };
     match read {
         Ok((result, room)) => (result.unwrap_or_else(Answer::Failed), Some(room)),
@@ -253,43 +297,44 @@ async fn answer(request: Request, store: &Store) -> (Answer, Option<Room>) {
     }
 }
 
-async fn answer_shortly(request: Request, store: &Store) -> Answer {
+async fn answer_shortly(request: Request, way: &impl Way) -> Answer {
+    let store = way.store();
     let result = match request {
         Request::Get { .. } | Request::Scan { .. } | Request::Range { .. } => {
             Err(StoreError::invalid("this answer may be long"))
         }
-        Request::Authenticate { .. } | Request::Challenge { .. } | Request::Prove { .. } => {
+        Request::Authenticate { .. } | Request::Challenge { .. } | Request::Prove { .. } | Request::Reach => {
             Err(StoreError::invalid("this is said before"))
         }
         Request::Commit { seen, writes } => {
-            store.ask(|local| commit(local, seen, writes)).await.and_then(|result| result)
+            way.ask(|local| commit(local, seen, writes)).await.and_then(|result| result)
         }
         Request::Status => Ok(Answer::Status(Box::new(match store.waits_for() {
             Some(what) => starting(store, what),
-            None => match store.ask(|local| async move { status(&local) }).await {
+            None => match way.ask(|local| async move { status(&local) }).await {
                 Ok(status) => status,
                 Err(error) => starting(store, error.to_string()),
             },
         }))),
-        Request::Locate { keys } => store.ask(|local| async move { locate(&local, &keys) }).await,
+        Request::Locate { keys } => way.ask(|local| async move { locate(&local, &keys) }).await,
         Request::Milestones => {
             let list = |local: Local| async move { local.shared.milestones.borrow().list() };
-            store.ask(list).await.map(Answer::Milestones)
+            way.ask(list).await.map(Answer::Milestones)
         }
         Request::Meet(other) => meet(other, store).await,
-        Request::Leave => store.ask(|local| async move { leave(&local) }).await.and_then(|result| result),
+        Request::Leave => way.ask(|local| async move { leave(&local) }).await.and_then(|result| result),
         Request::Stop => Ok(Answer::Stopping),
         Request::Doors => Ok(Answer::Doors(store.doors())),
-        Request::Backup { token, step, of } => store
+        Request::Backup { token, step, of } => way
             .ask(move |local| local.back_up(token, step, of))
             .await
             .and_then(|result| result)
             .map(Answer::Backup),
         Request::Restore { note, from, to, cells } => {
-            store.ask(|local| restore(local, note, from, to, cells)).await.and_then(|result| result)
+            way.ask(|local| restore(local, note, from, to, cells)).await.and_then(|result| result)
         }
         Request::Sweep { table, low, high, most } => {
-            store.ask(move |local| sweep(local, table, (low, high), most)).await.and_then(|result| result)
+            way.ask(move |local| sweep(local, table, (low, high), most)).await.and_then(|result| result)
         }
     };
     result.unwrap_or_else(Answer::Failed)

@@ -330,7 +330,7 @@ impl Engine {
         let work = move || match open(&device, id, secret, datagrams_key) {
             Ok((device, rpc)) => {
                 let _ = started.send(Ok((rpc.bell(), rpc.address().to_string())));
-                starter.run(rpc, &heard_by);
+                starter.run(&device, rpc, &heard_by);
                 // The doors close with their node.
                 drop((device, doors_open));
             }

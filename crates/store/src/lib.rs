@@ -53,7 +53,7 @@ pub use backup::{
     Backup, BackupContents, BackupError, BackupFileError, RestoreError, RestoreOptions, back_up,
     check_backup, restore,
 };
-pub use client::{Client, ClientTransaction, Counts};
+pub use client::{AsyncClient, AsyncTransaction, Client, ClientTransaction, Counts, Transport};
 pub use clock::Clock;
 #[doc(hidden)]
 pub use clock::Wall;

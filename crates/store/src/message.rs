@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 use std::marker::PhantomData;
 
 /// The first bytes of a conversation: this protocol, and its version.
-pub(crate) const GREETING: [u8; 8] = *b"hwstore5";
+pub(crate) const GREETING: [u8; 8] = *b"hwstore6";
 
 /// What to say to the one that has greeted so: nothing if it may go on, and nothing that it would understand if it speaks another protocol.
 pub(crate) fn check_greeting(greeting: [u8; 8]) -> Result<(), Option<StoreError>> {
@@ -92,6 +92,8 @@ pub(crate) enum Request {
     Challenge { nonce: [u8; NONCE_BYTES] },
     /// The proof that the connection is a node's.
     Prove { proof: [u8; PROOF_BYTES] },
+    /// Asks for a way to the node by RPCs, which lasts as long as the conversation.
+    Reach,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,9 +135,27 @@ pub(crate) enum Answer {
         nonce: [u8; NONCE_BYTES],
         proof: [u8; PROOF_BYTES],
     },
+    Reached(Ticket),
+    /// The answer is too long for the way that the request has taken. It changed nothing, and can be asked on the connection.
+    TooLong,
 }
 
 impl Request {
+    /// Whether it may come by an RPC. What changes the node or the cluster needs a connection, and so does what ends with one.
+    pub(crate) fn may_be_direct(&self) -> bool {
+        matches!(
+            self,
+            Request::Get { .. }
+                | Request::Scan { .. }
+                | Request::Range { .. }
+                | Request::Commit { .. }
+                | Request::Locate { .. }
+                | Request::Status
+                | Request::Milestones
+                | Request::Doors
+        )
+    }
+
     /// Whether it lists no more than one request may.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         let (count, most, what) = match self {
@@ -277,6 +297,22 @@ pub(crate) struct RangeFootprint {
     pub(crate) low: Key,
     pub(crate) high: Key,
     pub(crate) rows: Vec<(Key, Version)>,
+}
+
+/// What a client needs to reach a node by RPCs: the node's queue pair, and the number, life and key that the client has there.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ticket {
+    pub(crate) endpoint: String,
+    pub(crate) qkey: u32,
+    pub(crate) number: u16,
+    pub(crate) incarnation: u64,
+    pub(crate) key: [u8; 32],
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticket").field("number", &self.number).finish_non_exhaustive()
+    }
 }
 
 /// A node's identity, and the address of its queue pair.

@@ -66,6 +66,8 @@ struct Snapshot {
     fenced: u64,
     reads_at_home: u64,
     rpc: Vec<(&'static str, u64)>,
+    /// Of the endpoint for clients.
+    rpc_clients: Vec<(&'static str, u64)>,
 }
 
 impl Snapshot {
@@ -97,6 +99,7 @@ impl Snapshot {
             fenced: counters.fenced,
             reads_at_home: counters.reads_at_home,
             rpc: local.rpc.counters().iter().collect(),
+            rpc_clients: local.shared.direct.borrow().counters().iter().collect(),
         }
     }
 }
@@ -178,6 +181,8 @@ impl Collector for Scrape {
         counter(to, "reads_at_home", help, snapshot.reads_at_home)?;
         counter(to, "fenced", "Requests refused for being of another configuration", snapshot.fenced)?;
         counters(to, "rpc", "What the RPC endpoint has done", "event", &snapshot.rpc)?;
+        let help = "What the RPC endpoint for clients has done";
+        counters(to, "rpc_clients", help, "event", &snapshot.rpc_clients)?;
         let latencies = &outcomes.latencies;
         let bounds = BOUNDS_US.iter().map(|&us| us as f64 / 1e6).chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds.zip(latencies.buckets).collect();

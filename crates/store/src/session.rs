@@ -4,6 +4,7 @@
 //! transaction and gives it back when it is dropped, in any state: its locks are released first.
 
 use crate::clock::{Clock, Wall};
+use crate::door::direct::Direct;
 use crate::error::StoreError;
 use crate::freeze::Freeze;
 use crate::metrics::Latencies;
@@ -53,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) freeze: RefCell<Freeze>,
     /// The tables were nearly full when they were looked at last.
     pub(crate) is_nearly_full: Cell<bool>,
+    /// Where clients reach the node by RPCs.
+    pub(crate) direct: RefCell<Direct>,
 }
 
 /// Counts of how this node's transactions have ended.
@@ -101,6 +104,7 @@ impl Shared {
             milestones: RefCell::default(),
             freeze: RefCell::default(),
             is_nearly_full: Cell::default(),
+            direct: RefCell::default(),
         })
     }
 

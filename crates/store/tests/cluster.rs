@@ -158,7 +158,7 @@ fn strangers_at_the_door_harm_nobody() {
     use std::io::Write as _;
     let cluster = Cluster::start(1, "f = 0");
     let door = cluster.folder.config().doors()[0].clone();
-    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"hwstore5\xff\xff\xff\xff", b"hwstore3\0\0\0\x04abcd", b""]
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"hwstore6\xff\xff\xff\xff", b"hwstore3\0\0\0\x04abcd", b""]
     {
         let mut stream = std::net::TcpStream::connect(&door).expect("it listens");
         stream.write_all(bytes).expect("sent");

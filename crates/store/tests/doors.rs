@@ -197,7 +197,7 @@ fn a_question_for_millions_of_keys_is_refused_and_changes_no_configuration() {
             // Eight million keys of no bytes, in tables of none.
             let mut body = vec![kind, 0x80, 0xa4, 0xe8, 0x03];
             body.resize(body.len() + 16_000_000, 0);
-            stream.write_all(b"hwstore5").expect("written");
+            stream.write_all(b"hwstore6").expect("written");
             stream.write_all(&(body.len() as u32).to_be_bytes()).expect("written");
             stream.write_all(&body).expect("written");
             let mut length = [0; 4];
@@ -273,8 +273,8 @@ fn silent_and_slow_clients_end_and_delay_nobody() {
     for (address, said) in [
         (&door, &b""[..]),
         (&door, b"hwst"),
-        (&door, b"hwstore5"),
-        (&door, b"hwstore5\0\0\0\x09x"),
+        (&door, b"hwstore6"),
+        (&door, b"hwstore6\0\0\0\x09x"),
         (&resp, b""),
         (&resp, b"*2\r\n$3\r\nGET\r\n$10"),
         (&resp, b"SET k"),
@@ -322,7 +322,7 @@ fn nodes_may_be_silent_at_each_others_doors() {
     let before = ended(&metrics, "idle");
     let idle = TcpStream::connect(&cluster.folder.config().doors()[0]).expect("the door");
     let mut silent = idle.try_clone().expect("the same");
-    silent.write_all(b"hwstore5").expect("written");
+    silent.write_all(b"hwstore6").expect("written");
     until("the end of an idle client", || (ended(&metrics, "idle") > before).then_some(()));
     // The other node's conversation is still there, though it has said nothing for as long.
     until("one conversation", || (metric(&metrics, "connections{door=\"door\"}") == 1).then_some(()));
@@ -343,9 +343,9 @@ fn a_client_that_speaks_another_version_is_told_which() {
         let _ = stream.read_to_end(&mut answer);
         String::from_utf8_lossy(&answer).into_owned()
     };
-    let answer = says(b"hwstore4");
+    let answer = says(b"hwstore5");
     assert!(
-        answer.contains("this node speaks version 5") && answer.contains("you speak version 4"),
+        answer.contains("this node speaks version 6") && answer.contains("you speak version 5"),
         "{answer}"
     );
     assert_eq!(says(b"notstore"), "");

@@ -143,6 +143,16 @@ impl Nodes {
 }
 
 #[test]
+fn a_client_by_rpcs_is_told_that_these_are_not_encrypted() {
+    let nodes = Nodes::start(1, None, "");
+    let mut client = nodes.client(nodes.trusting());
+    assert_eq!(client.get("t", "k"), Ok(None));
+    client.set_transport(highwire_store::Transport::Rpc);
+    let error = client.get("t", "k").expect_err("not encrypted");
+    assert!(matches!(&error, StoreError::Invalid(why) if why.contains("not be encrypted")), "{error:?}");
+}
+
+#[test]
 fn three_nodes_find_each_other_and_clients_of_all_kinds_are_served_over_tls() {
     let nodes = Nodes::start(3, None, "");
     let mut client = nodes.client(nodes.trusting());
@@ -174,7 +184,7 @@ fn a_client_without_tls_is_ended_and_nothing_that_it_says_is_done() {
     let door = nodes.folder.config().doors()[0].clone();
     for address in [&nodes.resp, &nodes.metrics, &door] {
         for said in
-            [&b"SET stolen 1\r\nPING\r\n"[..], b"GET /metrics HTTP/1.1\r\n\r\n", b"hwstore5\0\0\0\x01\x04"]
+            [&b"SET stolen 1\r\nPING\r\n"[..], b"GET /metrics HTTP/1.1\r\n\r\n", b"hwstore6\0\0\0\x01\x04"]
         {
             let mut stream = TcpStream::connect(address).expect("the endpoint");
             stream.set_read_timeout(Some(PATIENCE)).expect("set");

@@ -248,7 +248,7 @@ fn connections_cost_no_threads() {
     let clients: Vec<TcpStream> = (0..100)
         .map(|_| {
             let mut stream = TcpStream::connect(&door).expect("the door");
-            stream.write_all(b"hwstore5").expect("written");
+            stream.write_all(b"hwstore6").expect("written");
             stream
         })
         .collect();

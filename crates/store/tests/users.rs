@@ -384,7 +384,7 @@ fn nobody_is_a_node_without_the_secret() {
         stream.read_exact(&mut answer).expect("an answer");
         answer
     };
-    stream.write_all(b"hwstore5").expect("written");
+    stream.write_all(b"hwstore6").expect("written");
     // A proof without a challenge, and the node's own proof given back to it.
     let answer = ask(&mut stream, &[&[16][..], &[0; 32]].concat());
     assert!(String::from_utf8_lossy(&answer).contains("no proof"), "{answer:?}");

@@ -294,16 +294,29 @@ impl Drop for Turn<'_> {
 }
 
 /// A user under whose name a connection was let in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Pass {
     account: Arc<Account>,
     /// Of the users' file under which it is valid.
     generation: u64,
+    _seat: Arc<Seat>,
 }
 
-impl Drop for Pass {
+/// One of the connections that a user may have.
+#[derive(Debug)]
+struct Seat(Arc<Load>);
+
+impl Drop for Seat {
     fn drop(&mut self) {
-        self.account.load.disconnect();
+        self.0.disconnect();
+    }
+}
+
+impl Pass {
+    /// For a connection that its load has counted.
+    fn new(account: Arc<Account>, generation: u64) -> Pass {
+        let seat = Arc::new(Seat(Arc::clone(&account.load)));
+        Pass { account, generation, _seat: seat }
     }
 }
 
@@ -318,6 +331,11 @@ pub(crate) struct Visitor {
 impl Visitor {
     pub(crate) fn new(gate: &Arc<Gate>, address: SocketAddr) -> Visitor {
         Visitor { gate: Arc::clone(gate), address, pass: None }
+    }
+
+    /// The same connection's, for what it asks elsewhere. It is the same user until either of them is another one.
+    pub(crate) fn companion(&self) -> Visitor {
+        Visitor { gate: Arc::clone(&self.gate), address: self.address, pass: self.pass.clone() }
     }
 
     pub(crate) fn gate(&self) -> &Gate {
@@ -384,22 +402,30 @@ impl Visitor {
         if !account.load.connect(account.user.limits().connections) {
             count(&counts.connections);
             let before = before.filter(|known| known.0.load.connect(None));
-            self.pass = before.map(|(account, generation)| Pass { account, generation });
+            self.pass = before.map(|(account, generation)| Pass::new(account, generation));
             return Err(Refusal::Connections);
         }
-        self.pass = Some(Pass { account, generation });
+        self.pass = Some(Pass::new(account, generation));
         Ok(())
     }
 
     /// Waits until so many commands more are within the user's rate.
     pub(crate) async fn pace(&self, commands: usize) {
-        let Some(pass) = &self.pass else { return };
-        let Some(rate) = pass.account.user.limits().rate else { return };
-        let wait = pass.account.load.wait(commands, rate, Instant::now());
-        if !wait.is_zero() {
-            count(&self.gate.counts.rate);
-            tokio::time::sleep(wait).await;
+        let delay = self.delay(commands);
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
         }
+    }
+
+    /// The time after which so many commands more are within the user's rate.
+    pub(crate) fn delay(&self, commands: usize) -> Duration {
+        let Some(pass) = &self.pass else { return Duration::ZERO };
+        let Some(rate) = pass.account.user.limits().rate else { return Duration::ZERO };
+        let delay = pass.account.load.wait(commands, rate, Instant::now());
+        if !delay.is_zero() {
+            count(&self.gate.counts.rate);
+        }
+        delay
     }
 }
 

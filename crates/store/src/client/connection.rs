@@ -1,7 +1,9 @@
 //! The connection to a node, and how a question finds one that answers.
 
+use super::backoff::Backoff;
+use super::line::{self, Line};
 use super::stream::Stream;
-use super::{Client, unexpected};
+use super::{AsyncClient, Counts, Transport, unexpected};
 use crate::access::{Access, End, NodeKey, random};
 use crate::error::StoreError;
 use crate::message::{Answer, GREETING, Request, receive, send};
@@ -20,18 +22,31 @@ const NOBODY: usize = 12;
 const IDLE: Duration = Duration::from_secs(1);
 const PORTION_BYTES: usize = 64 << 10;
 
-impl Client {
+/// The node to which a client talks now, and how it got there.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) next: usize,
+    stream: Option<BufReader<Stream>>,
+    /// The way by RPCs to the same node. It ends with the connection.
+    pub(super) line: Option<Line>,
+    pub(super) backoff: Backoff,
+    /// When the connection was used last.
+    used: Instant,
+    pub(super) counts: Counts,
+}
+
+impl AsyncClient {
     /// Asks a question that changes nothing, so that it can be asked again elsewhere.
-    pub(super) fn ask(&mut self, request: &Request) -> Result<Answer, StoreError> {
+    pub(super) async fn ask(&self, request: &Request) -> Result<Answer, StoreError> {
         let deadline = Instant::now() + self.patience;
         loop {
             self.connect(deadline)?;
-            match self.exchange(request) {
+            match self.exchange(request).await {
                 // The node ends. Nothing was changed by this question, so nothing about it is unknown.
                 Ok(Answer::Failed(StoreError::Unknown(why))) => {
                     return Ok(Answer::Failed(StoreError::Unavailable(why)));
                 }
-                Ok(Answer::Refused { why }) => self.refused(&why, deadline)?,
+                Ok(Answer::Refused { why }) => self.state.borrow_mut().refused(&why, deadline)?,
                 Ok(answer) => return Ok(answer),
                 Err(error) if Instant::now() >= deadline => {
                     return Err(StoreError::Unavailable(format!("the connection was lost: {error}")));
@@ -42,35 +57,35 @@ impl Client {
     }
 
     /// Asks one node for what it must not do twice, and what no other node may do in its place.
-    pub(super) fn tell(&mut self, request: &Request) -> Result<Answer, StoreError> {
+    pub(super) async fn tell(&self, request: &Request) -> Result<Answer, StoreError> {
         let deadline = Instant::now() + self.patience;
         loop {
-            self.leave_what_has_ended();
+            self.state.borrow_mut().leave_what_has_ended();
             self.connect(deadline)?;
             // It may have arrived before the connection was lost.
-            match self.exchange(request).map_err(lost)? {
+            match self.exchange(request).await.map_err(lost)? {
                 // The node has not read the request.
-                Answer::Refused { why } => self.refused(&why, deadline)?,
+                Answer::Refused { why } => self.state.borrow_mut().refused(&why, deadline)?,
                 answer => return Ok(answer),
             }
         }
     }
 
-    pub(super) fn commit(&mut self, request: &Request) -> Result<(), StoreError> {
-        match self.tell(request)? {
+    pub(super) async fn commit(&self, request: &Request) -> Result<(), StoreError> {
+        match self.tell(request).await? {
             Answer::Committed => Ok(()),
             answer => Err(unexpected(answer)),
         }
     }
 
     /// Asks a node once. If that node cannot serve, the next question goes to another one.
-    pub(crate) fn ask_once(&mut self, request: &Request) -> Result<Answer, StoreError> {
+    pub(super) async fn ask_once(&self, request: &Request) -> Result<Answer, StoreError> {
         self.connect(Instant::now() + self.patience)?;
-        let answer = self.exchange(request);
+        let answer = self.exchange(request).await;
         match answer {
-            Ok(Answer::Failed(StoreError::Unavailable(_))) => self.go_elsewhere(),
+            Ok(Answer::Failed(StoreError::Unavailable(_))) => self.state.borrow_mut().go_elsewhere(),
             Ok(Answer::Refused { why }) => {
-                self.go_elsewhere();
+                self.state.borrow_mut().go_elsewhere();
                 return Err(StoreError::Unavailable(why));
             }
             _ => {}
@@ -78,27 +93,112 @@ impl Client {
         answer.map_err(lost)
     }
 
-    fn exchange(&mut self, request: &Request) -> io::Result<Answer> {
-        let result = match &mut self.stream {
-            Some(stream) => ask_at(stream, request),
-            None => Err(io::ErrorKind::NotConnected.into()),
+    async fn exchange(&self, request: &Request) -> io::Result<Answer> {
+        let line = self.state.borrow().line.clone();
+        let (result, is_current) = match line.as_ref().zip(line::to_bytes(request)) {
+            Some((line, bytes)) => {
+                let answer = line.ask(bytes, self.answer_patience).await;
+                let is_current = self.state.borrow().line.as_ref() == Some(line);
+                match answer {
+                    Ok(Answer::TooLong) if is_current => (self.state.borrow_mut().ask(request), true),
+                    answer => (answer, is_current),
+                }
+            }
+            None => (self.state.borrow_mut().ask(request), true),
         };
+        let mut state = self.state.borrow_mut();
         match &result {
             Ok(Answer::Refused { .. }) => {}
-            Ok(_) => self.backoff.has_worked(),
+            Ok(_) => state.backoff.has_worked(),
+            // Another question has noticed the same.
+            Err(_) if !is_current => {}
             Err(_) => {
                 // The next question goes elsewhere: a stopped process still accepts connections.
-                self.go_elsewhere();
-                self.counts.reconnects += 1;
-                self.backoff.has_failed();
+                state.go_elsewhere();
+                state.counts.reconnects += 1;
+                state.backoff.has_failed();
             }
         }
-        self.used = Instant::now();
+        state.used = Instant::now();
         result
     }
 
+    /// Finds a node that lets this client in: tries each in turn, the last one used first. Once every door has failed, each further attempt
+    /// waits first.
+    fn connect(&self, deadline: Instant) -> Result<(), StoreError> {
+        let mut errors = Vec::new();
+        let state = &mut *self.state.borrow_mut();
+        if state.line.as_ref().is_some_and(|line| !line.is_of_this_thread()) {
+            state.leave();
+        }
+        while state.stream.is_none() {
+            if self.doors.is_empty() {
+                return Err(StoreError::Unavailable("the client knows no node".into()));
+            }
+            if let Some(pause) = state.backoff.pause(self.doors.len()) {
+                state.counts.pauses += 1;
+                std::thread::sleep(pause.min(deadline.saturating_duration_since(Instant::now())));
+            }
+            let door = &self.doors[state.next % self.doors.len()];
+            match self.enter(door) {
+                Ok((stream, line)) => (state.stream, state.line) = (Some(stream), line),
+                // Another node has the same users.
+                Err(EntryError::Failed(error @ (StoreError::Denied(_) | StoreError::Invalid(_)))) => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    errors.push(format!("{door}: {error}"));
+                    state.next += 1;
+                    state.backoff.has_failed();
+                    let is_over = Instant::now() >= deadline || errors.len() >= NOBODY.max(self.doors.len());
+                    if errors.len() >= self.doors.len() && is_over {
+                        errors.truncate(self.doors.len());
+                        let what = format!("no node lets a client in ({})", errors.join("; "));
+                        return Err(StoreError::Unavailable(what));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Connects to a node, and by RPCs as well if this client's questions travel so.
+    fn enter(&self, door: &str) -> Result<(BufReader<Stream>, Option<Line>), EntryError> {
+        let mut stream = enter(door, &self.access, self.answer_patience)?;
+        if self.transport == Transport::Tcp {
+            return Ok((stream, None));
+        }
+        match ask_at(&mut stream, &Request::Reach)? {
+            Answer::Reached(ticket) => {
+                let line = Line::open(&ticket, stream.get_ref().socket())?;
+                Ok((stream, Some(line)))
+            }
+            answer => Err(EntryError::of(answer)),
+        }
+    }
+}
+
+impl State {
+    pub(super) fn new(backoff: Backoff) -> State {
+        State { next: 0, stream: None, line: None, backoff, used: Instant::now(), counts: Counts::default() }
+    }
+
+    /// Asks on the connection.
+    fn ask(&mut self, request: &Request) -> io::Result<Answer> {
+        match &mut self.stream {
+            Some(stream) => ask_at(stream, request),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Leaves the node; returns whether there was one.
+    pub(super) fn leave(&mut self) -> bool {
+        self.line = None;
+        self.stream.take().is_some()
+    }
+
     fn go_elsewhere(&mut self) {
-        self.stream = None;
+        self.leave();
         self.next += 1;
     }
 
@@ -116,54 +216,18 @@ impl Client {
     /// A node ends connections that are idle for long. What is said once must not be said to one that has ended, since it would not be
     /// known whether it was heard.
     fn leave_what_has_ended(&mut self) {
-        if self.used.elapsed() < IDLE {
-            return;
-        }
-        let has_ended = self.stream.as_ref().is_some_and(|stream| {
-            let stream = stream.get_ref().socket();
-            let looks = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
-            let is_open = matches!(&looks, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-            stream.set_nonblocking(false).is_err() || !is_open
-        });
-        if has_ended {
-            self.stream = None;
+        let is_idle = self.used.elapsed() >= IDLE;
+        if is_idle && self.stream.as_ref().is_some_and(|stream| has_ended(stream.get_ref().socket())) {
+            self.leave();
         }
     }
+}
 
-    /// Finds a node that lets this client in: tries each in turn, the last one used first. Once every door has failed, each further attempt
-    /// waits first.
-    fn connect(&mut self, deadline: Instant) -> Result<(), StoreError> {
-        let mut errors = Vec::new();
-        while self.stream.is_none() {
-            if self.doors.is_empty() {
-                return Err(StoreError::Unavailable("the client knows no node".into()));
-            }
-            if let Some(pause) = self.backoff.pause(self.doors.len()) {
-                self.counts.pauses += 1;
-                std::thread::sleep(pause.min(deadline.saturating_duration_since(Instant::now())));
-            }
-            let door = &self.doors[self.next % self.doors.len()];
-            match enter(door, &self.access, self.answer_patience) {
-                Ok(stream) => self.stream = Some(stream),
-                // Another node has the same users.
-                Err(EntryError::Failed(error @ (StoreError::Denied(_) | StoreError::Invalid(_)))) => {
-                    return Err(error);
-                }
-                Err(error) => {
-                    errors.push(format!("{door}: {error}"));
-                    self.next += 1;
-                    self.backoff.has_failed();
-                    let is_over = Instant::now() >= deadline || errors.len() >= NOBODY.max(self.doors.len());
-                    if errors.len() >= self.doors.len() && is_over {
-                        errors.truncate(self.doors.len());
-                        let what = format!("no node lets a client in ({})", errors.join("; "));
-                        return Err(StoreError::Unavailable(what));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
+/// Whether the other end of a connection on which nothing is awaited has ended it.
+pub(super) fn has_ended(stream: &TcpStream) -> bool {
+    let looks = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
+    let is_open = matches!(&looks, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+    stream.set_nonblocking(false).is_err() || !is_open
 }
 
 /// The answer. A node that does not let a client in says so before it ends the connection, perhaps before it has been asked.

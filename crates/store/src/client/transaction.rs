@@ -1,30 +1,40 @@
 //! A transaction of a client: it reads through the connection, and keeps its writes to itself until it commits.
 
-use super::{Client, Name, Value, unexpected};
+use super::{AsyncClient, Name, Value, unexpected};
 use crate::error::StoreError;
 use crate::message::{Answer, Entry, Footprint, KEYS_MAX, Request, WriteRequest};
 use crate::transaction::RANGE_KEYS_MAX;
 use crate::{order, rows};
 use std::collections::BTreeMap;
 
-/// A transaction of a client, as its closure sees it.
+/// A transaction of an [`AsyncClient`], as its closure sees it. Its reads are futures.
 #[derive(Debug)]
-pub struct ClientTransaction<'a> {
-    pub(super) client: &'a mut Client,
-    pub(super) seen: Footprint,
-    pub(super) writes: BTreeMap<Name, Value>,
+pub struct AsyncTransaction<'a> {
+    client: &'a AsyncClient,
+    seen: Footprint,
+    writes: BTreeMap<Name, Value>,
     /// The values read: a key that is read twice has one value.
-    pub(super) values: BTreeMap<Name, Value>,
-    pub(super) reads: usize,
+    values: BTreeMap<Name, Value>,
+    reads: usize,
 }
 
-impl ClientTransaction<'_> {
+impl<'a> AsyncTransaction<'a> {
+    pub(super) fn new(client: &'a AsyncClient) -> AsyncTransaction<'a> {
+        AsyncTransaction {
+            client,
+            seen: Footprint::default(),
+            writes: BTreeMap::new(),
+            values: BTreeMap::new(),
+            reads: 0,
+        }
+    }
+
     /// A key's value, as this transaction sees it.
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn get(&mut self, table: &str, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut values = self.get_all(&[(table, key.as_ref())])?;
+    pub async fn get(&mut self, table: &str, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut values = self.get_all(&[(table, key.as_ref())]).await?;
         Ok(values.pop().flatten())
     }
 
@@ -32,13 +42,13 @@ impl ClientTransaction<'_> {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn get_all(&mut self, keys: &[(&str, &[u8])]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+    pub async fn get_all(&mut self, keys: &[(&str, &[u8])]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let names: Vec<Name> =
             keys.iter().map(|(table, key)| (table.as_bytes().to_vec(), key.to_vec())).collect();
         let is_known = |name: &&Name| self.writes.contains_key(*name) || self.values.contains_key(*name);
         let unknown: Vec<_> = names.iter().filter(|name| !is_known(name)).cloned().collect();
         for some in unknown.chunks(KEYS_MAX) {
-            let (values, seen) = self.client.read(some)?;
+            let (values, seen) = self.client.read(some).await?;
             self.reads += 1;
             self.seen.rows.extend(seen.rows);
             self.values.extend(some.iter().cloned().zip(values));
@@ -52,12 +62,12 @@ impl ClientTransaction<'_> {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn scan(&mut self, table: &str, prefix: impl AsRef<[u8]>) -> Result<Vec<Entry>, StoreError> {
-        self.scan_as(table, prefix, false)
+    pub async fn scan(&mut self, table: &str, prefix: impl AsRef<[u8]>) -> Result<Vec<Entry>, StoreError> {
+        self.scan_as(table, prefix, false).await
     }
 
     /// The same; `is_alone`: this transaction does nothing else.
-    pub(super) fn scan_as(
+    pub(super) async fn scan_as(
         &mut self,
         table: &str,
         prefix: impl AsRef<[u8]>,
@@ -65,7 +75,7 @@ impl ClientTransaction<'_> {
     ) -> Result<Vec<Entry>, StoreError> {
         let (table, prefix) = (table.as_bytes().to_vec(), prefix.as_ref().to_vec());
         let request = Request::Scan { table: table.clone(), prefix: prefix.clone(), is_alone };
-        let (entries, seen) = match self.client.ask(&request)? {
+        let (entries, seen) = match self.client.ask(&request).await? {
             Answer::Scanned { entries, seen } => (entries, seen),
             answer => return Err(unexpected(answer)),
         };
@@ -89,7 +99,7 @@ impl ClientTransaction<'_> {
     ///
     /// # Errors
     /// [`StoreError`]: [`StoreError::Invalid`] if the table has no order.
-    pub fn range(
+    pub async fn range(
         &mut self,
         table: &str,
         from: impl AsRef<[u8]>,
@@ -111,7 +121,7 @@ impl ClientTransaction<'_> {
             let limit = RANGE_KEYS_MAX.min(enough - found.len());
             let (table, to) = (table.clone(), to.map(<[u8]>::to_vec));
             let request = Request::Range { table, from: from.clone(), to, limit: limit as u32 };
-            let (entries, seen) = match self.client.ask(&request)? {
+            let (entries, seen) = match self.client.ask(&request).await? {
                 Answer::Scanned { entries, seen } => (entries, seen),
                 answer => return Err(unexpected(answer)),
             };
@@ -148,12 +158,12 @@ impl ClientTransaction<'_> {
     }
 
     /// Whether all that was read was true at one instant.
-    pub(super) fn check_reads(mut self) -> Result<(), StoreError> {
+    pub(super) async fn check_reads(mut self) -> Result<(), StoreError> {
         self.writes.clear();
-        self.commit()
+        self.commit().await
     }
 
-    pub(super) fn commit(self) -> Result<(), StoreError> {
+    pub(super) async fn commit(self) -> Result<(), StoreError> {
         // One question is answered at one instant, which is when the transaction happened.
         if self.writes.is_empty() && self.reads <= 1 {
             return Ok(());
@@ -170,10 +180,64 @@ impl ClientTransaction<'_> {
             return Err(rows::writes_too_much(bytes));
         }
         let request = Request::Commit { seen: self.seen, writes };
-        match self.client.commit(&request) {
+        match self.client.commit(&request).await {
             // The transaction changes nothing: it is as if it had not been tried.
             Err(StoreError::Unknown(_)) if is_read_only => Err(StoreError::Conflict),
             result => result,
         }
+    }
+}
+
+/// A transaction of a client, as its closure sees it.
+#[derive(Debug)]
+pub struct ClientTransaction<'a>(pub(super) AsyncTransaction<'a>);
+
+impl ClientTransaction<'_> {
+    /// A key's value, as this transaction sees it.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn get(&mut self, table: &str, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, StoreError> {
+        self.0.client.block_on(self.0.get(table, key))
+    }
+
+    /// Values of several keys, with one question.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn get_all(&mut self, keys: &[(&str, &[u8])]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        self.0.client.block_on(self.0.get_all(keys))
+    }
+
+    /// As [`AsyncTransaction::scan`].
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn scan(&mut self, table: &str, prefix: impl AsRef<[u8]>) -> Result<Vec<Entry>, StoreError> {
+        self.0.client.block_on(self.0.scan(table, prefix))
+    }
+
+    /// As [`AsyncTransaction::range`].
+    ///
+    /// # Errors
+    /// [`StoreError`]: [`StoreError::Invalid`] if the table has no order.
+    pub fn range(
+        &mut self,
+        table: &str,
+        from: impl AsRef<[u8]>,
+        to: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        self.0.client.block_on(self.0.range(table, from, to, limit))
+    }
+
+    /// Gives a key a value, when the transaction commits.
+    pub fn put(&mut self, table: &str, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        self.0.put(table, key, value);
+    }
+
+    /// Takes a key away, when the transaction commits.
+    pub fn delete(&mut self, table: &str, key: impl AsRef<[u8]>) {
+        self.0.delete(table, key);
     }
 }

@@ -1,7 +1,7 @@
 //! Who the other end of a conversation is, and what it may ask: a user by its name and password, or a node of the cluster by its proof.
 
 use super::Conversation;
-use crate::access::{Denied, End, NONCE_BYTES, Refusal, Role, count, random};
+use crate::access::{Denied, End, NONCE_BYTES, Refusal, Role, Visitor, count, random};
 use crate::error::StoreError;
 use crate::message::{Answer, Request};
 
@@ -32,6 +32,7 @@ fn needed(request: &Request) -> Needed {
         | Request::Status
         | Request::Locate { .. }
         | Request::Milestones
+        | Request::Reach
         | Request::Doors => Needed::Role(Role::Read),
         Request::Commit { writes, .. } if writes.is_empty() => Needed::Role(Role::Read),
         Request::Commit { .. } => Needed::Role(Role::Write),
@@ -44,32 +45,34 @@ fn needed(request: &Request) -> Needed {
     }
 }
 
-impl Conversation {
-    /// Whether the other end may ask this.
-    pub(super) fn check(&mut self, request: &Request) -> Result<(), StoreError> {
-        let needed = match (needed(request), self.node) {
-            (Needed::Nothing, _) | (_, Node::Proved) => return Ok(()),
-            (Needed::Role(role), _) => role,
-            (Needed::Node, _) => {
-                count(&self.store.keeper.gate.counts.not_a_node);
-                return Err(StoreError::Denied("only nodes of the cluster may ask this".into()));
+/// Whether this visitor may ask this; `is_node`: it has proved that it is a node of the cluster.
+pub(super) fn check(request: &Request, visitor: &mut Visitor, is_node: bool) -> Result<(), StoreError> {
+    let needed = match (needed(request), is_node) {
+        (Needed::Nothing, _) | (_, true) => return Ok(()),
+        (Needed::Role(role), _) => role,
+        (Needed::Node, _) => {
+            count(&visitor.gate().counts.not_a_node);
+            return Err(StoreError::Denied("only nodes of the cluster may ask this".into()));
+        }
+    };
+    visitor.check(Some(needed)).map_err(|denied| {
+        StoreError::Denied(match denied {
+            Denied::Stranger => "this node has users: say who you are first".into(),
+            Denied::Role => {
+                format!("user {} may not do this: it needs the role {needed}", visitor.name())
             }
-        };
-        self.guest.visitor.check(Some(needed)).map_err(|denied| {
-            StoreError::Denied(match denied {
-                Denied::Stranger => "this node has users: say who you are first".into(),
-                Denied::Role => {
-                    format!("user {} may not do this: it needs the role {needed}", self.guest.visitor.name())
-                }
-            })
         })
-    }
+    })
+}
 
+impl Conversation {
     /// Takes up what the other end says about itself; gives back any other request.
     pub(super) async fn introduce(&mut self, request: Request) -> Result<Request, Answer> {
         let counts = &self.store.keeper.gate.counts;
         match request {
             Request::Authenticate { user, password } => {
+                // Another user must ask for its own way.
+                self.reached = None;
                 Err(match self.guest.visitor.enter(user.as_bytes(), password.as_bytes()).await {
                     // Who needs no name may have one.
                     Ok(()) | Err(Refusal::NoUsers) => Answer::Welcome,

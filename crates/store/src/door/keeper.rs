@@ -110,6 +110,11 @@ impl Keeper {
         }
     }
 
+    /// Whether connections are encrypted.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     pub(crate) fn patience(&self) -> Patience {
         let idle = Duration::from_secs(self.limits.idle_s);
         Patience { idle: (!idle.is_zero()).then_some(idle), slow: Duration::from_secs(self.limits.slow_s) }

@@ -40,6 +40,7 @@ impl Drive {
             }
             self.shared.begin_turn();
             has_worked |= self.rpc.poll();
+            has_worked |= self.shared.direct.borrow_mut().poll();
             has_worked |= self.turn();
             if has_worked {
                 idle.worked();
@@ -58,7 +59,8 @@ impl Drive {
                     let now = self.shared.clock.now_ns();
                     let due = self.shared.node.borrow().next_timeout();
                     let due = self.backlog.next_ns().map_or(due, |again| again.min(due)).saturating_sub(now);
-                    self.rpc.sleep(SLEEP_MAX.min(Duration::from_nanos(due)));
+                    let mut direct = self.shared.direct.borrow_mut();
+                    self.rpc.sleep_beside(direct.endpoint(), SLEEP_MAX.min(Duration::from_nanos(due)));
                 }
             }
         }
@@ -188,6 +190,7 @@ impl Drive {
             // Workers go on at once: their requests leave with the messages of this turn.
             let as_of = self.rpc.now();
             self.rpc.run(as_of);
+            self.shared.direct.borrow_mut().poll();
         }
         let lease_ns = self.shared.node.borrow().settings().lease_ns;
         let has_sent = self.backlog.send(&mut self.rpc, &self.shared, now, lease_ns);

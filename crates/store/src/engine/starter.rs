@@ -6,11 +6,13 @@ use crate::carrier::{self, Backlog};
 use crate::clock::{Clock, Wall};
 use crate::config::ClusterConfig;
 use crate::disk::{Disk, write_journal};
+use crate::door::direct::Direct;
 use crate::peers::check_agreed;
 use crate::register::Register;
 use crate::resp::{Hub, hub, turns};
 use crate::session::{Local, Shared};
 use crate::sweep;
+use highwire_host::Device;
 use highwire_host::rpc::{Bell, Rpc};
 use highwire_txn::{Configuration, ConfigurationService, Node, NodeId, ServiceCall, Settings};
 use std::collections::BTreeMap;
@@ -47,7 +49,7 @@ impl Starter {
     }
 
     /// `io`: the loop that serves clients.
-    pub(super) fn run(mut self, mut rpc: Rpc, io: &Handle) {
+    pub(super) fn run(mut self, device: &Device, mut rpc: Rpc, io: &Handle) {
         let Some(mut node) = self.begin(&mut rpc) else { return };
         let has_disk = self.disk.is_some();
         let disk = self.disk.take().map(|Disk { folder, loaded }| {
@@ -75,6 +77,7 @@ impl Starter {
         });
         let Ok(writer) = writer.transpose() else { return };
         let shared = Shared::new(node, self.wall, self.config.f, self.config.workers, self.boot);
+        *shared.direct.borrow_mut() = Direct::new(device.clone());
         match has_disk {
             true => carrier::serve_durably(&mut rpc, &shared),
             false => carrier::serve(&mut rpc, &shared),
@@ -90,7 +93,10 @@ impl Starter {
         *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let (inbox, waits_for, end) = (self.inbox, self.waits_for, self.end);
         let backlog = Backlog::default();
+        let of = Rc::clone(&shared);
         Drive { rpc, shared, backlog, inbox, calls, operations, waits_for, end }.run();
+        // Its tasks hold the node, which holds them.
+        drop(of.direct.take());
         // The folder is free when the node has ended.
         if let Some(writer) = writer {
             let _ = writer.join();

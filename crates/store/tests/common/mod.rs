@@ -295,6 +295,21 @@ impl Process {
         self.0.try_wait().expect("a child")
     }
 
+    /// Stops it, and returns when none of its threads runs any more.
+    pub(crate) fn stop(&self) {
+        self.signal("-STOP");
+        let tasks = format!("/proc/{}/task", self.0.id());
+        until("all threads to stop", || {
+            let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+                let stat = std::fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
+                // The state stands behind the name, which is in brackets.
+                Some(stat.rsplit_once(") ")?.1.starts_with('T'))
+            };
+            let mut tasks = std::fs::read_dir(&tasks).ok()?;
+            tasks.all(|task| is_stopped(task) == Some(true)).then_some(())
+        });
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill").args([name, &self.0.id().to_string()]).status().expect("kill");
         assert!(status.success());
