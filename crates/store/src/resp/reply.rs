@@ -2,10 +2,32 @@
 
 use super::scores;
 use crate::error::StoreError;
+use serde::{Deserialize, Deserializer, Serialize};
+use std::cell::Cell;
 use std::io::{self, Write};
 
+/// Replies within replies that are read from another node. None of a command on one key has more levels.
+pub(super) const LEVELS_MAX: u8 = 8;
+
+thread_local! {
+    /// Levels of the reply that this thread reads.
+    static LEVELS: Cell<u8> = const { Cell::new(0) };
+}
+
+/// Reads what is within a reply, unless it is too deep there: bytes of another node must not use up the stack.
+fn within<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    let level = LEVELS.get();
+    if level == LEVELS_MAX {
+        return Err(serde::de::Error::custom("a reply within too many others"));
+    }
+    LEVELS.set(level + 1);
+    let read = T::deserialize(from);
+    LEVELS.set(level);
+    read
+}
+
 /// A reply.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Reply {
     Ok,
     Simple(String),
@@ -16,15 +38,15 @@ pub(super) enum Reply {
     Nil,
     /// EXEC's reply when a watched key has changed.
     NilArray,
-    Array(Vec<Reply>),
-    Map(Vec<(Reply, Reply)>),
+    Array(#[serde(deserialize_with = "within")] Vec<Reply>),
+    Map(#[serde(deserialize_with = "within")] Vec<(Reply, Reply)>),
     /// Pairs, which the second version of the protocol says one behind the other.
-    Pairs(Vec<(Reply, Reply)>),
-    Set(Vec<Reply>),
+    Pairs(#[serde(deserialize_with = "within")] Vec<(Reply, Reply)>),
+    Set(#[serde(deserialize_with = "within")] Vec<Reply>),
     /// What the client has not asked for at this moment: a message of a channel.
-    Push(Vec<Reply>),
+    Push(#[serde(deserialize_with = "within")] Vec<Reply>),
     /// Replies one behind the other, of a command that has several.
-    Several(Vec<Reply>),
+    Several(#[serde(deserialize_with = "within")] Vec<Reply>),
     /// A score. It is no NaN.
     Double(f64),
     /// Bytes as they are sent.

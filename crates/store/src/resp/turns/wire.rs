@@ -2,12 +2,11 @@
 
 use super::super::Words;
 use super::super::reply::Reply;
-
-/// Replies within replies. None of a command on one key has more levels.
-const LEVELS_MAX: u8 = 8;
+use crate::message::decode;
+use serde::{Deserialize, Serialize};
 
 /// What became of commands that were carried to this node.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Carried {
     /// Nothing was done.
     NotTaken,
@@ -21,160 +20,24 @@ pub(super) fn commands_to_bytes(commands: &[&Words]) -> Option<Vec<u8>> {
 
 /// `None`: these bytes are no commands.
 pub(super) fn commands(bytes: &[u8]) -> Option<Vec<Words>> {
-    match postcard::take_from_bytes(bytes) {
-        Ok((commands, [])) => Some(commands),
-        _ => None,
-    }
+    decode(bytes).ok()
 }
 
 impl Carried {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let Carried::Done(replies) = self else { return vec![0] };
-        let mut out = vec![1];
-        put_all(replies, &mut out);
-        out
+        // Memory takes every byte; and an answer of none tells that the outcome is not known.
+        postcard::to_allocvec(self).unwrap_or_default()
     }
 
     /// `None`: these bytes are no answer.
     pub(super) fn parse(bytes: &[u8]) -> Option<Carried> {
-        match bytes.split_first()? {
-            (0, []) => Some(Carried::NotTaken),
-            (1, mut rest) => {
-                let replies = take_all(&mut rest, LEVELS_MAX)?;
-                rest.is_empty().then_some(Carried::Done(replies))
-            }
-            _ => None,
-        }
+        decode(bytes).ok()
     }
-}
-
-fn put_all(replies: &[Reply], out: &mut Vec<u8>) {
-    out.extend((replies.len() as u32).to_be_bytes());
-    replies.iter().for_each(|reply| put(reply, out));
-}
-
-fn put_pairs(pairs: &[(Reply, Reply)], out: &mut Vec<u8>) {
-    out.extend((pairs.len() as u32).to_be_bytes());
-    for (first, second) in pairs {
-        put(first, out);
-        put(second, out);
-    }
-}
-
-fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
-    out.extend((bytes.len() as u32).to_be_bytes());
-    out.extend(bytes);
-}
-
-fn put(reply: &Reply, out: &mut Vec<u8>) {
-    let kind = out.len();
-    out.push(0);
-    out[kind] = match reply {
-        Reply::Ok => b'+',
-        Reply::Nil => b'_',
-        Reply::NilArray => b'0',
-        Reply::Simple(text) => {
-            put_bytes(text.as_bytes(), out);
-            b's'
-        }
-        Reply::Error(text) => {
-            put_bytes(text, out);
-            b'-'
-        }
-        Reply::Bulk(bytes) => {
-            put_bytes(bytes, out);
-            b'$'
-        }
-        Reply::Raw(bytes) => {
-            put_bytes(bytes, out);
-            b'r'
-        }
-        Reply::Integer(number) => {
-            out.extend(number.to_be_bytes());
-            b':'
-        }
-        Reply::Double(number) => {
-            out.extend(number.to_be_bytes());
-            b','
-        }
-        Reply::Array(replies) => {
-            put_all(replies, out);
-            b'*'
-        }
-        Reply::Set(replies) => {
-            put_all(replies, out);
-            b'~'
-        }
-        Reply::Push(replies) => {
-            put_all(replies, out);
-            b'>'
-        }
-        Reply::Several(replies) => {
-            put_all(replies, out);
-            b'+' + b'*'
-        }
-        Reply::Map(pairs) => {
-            put_pairs(pairs, out);
-            b'%'
-        }
-        Reply::Pairs(pairs) => {
-            put_pairs(pairs, out);
-            b'2'
-        }
-    };
-}
-
-fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
-    let (first, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(first)
-}
-
-fn take_bytes(bytes: &mut &[u8]) -> Option<Vec<u8>> {
-    let length = u32::from_be_bytes(*take(bytes)?) as usize;
-    let (first, rest) = bytes.split_at_checked(length)?;
-    *bytes = rest;
-    Some(first.to_vec())
-}
-
-fn take_all(bytes: &mut &[u8], levels: u8) -> Option<Vec<Reply>> {
-    let count = u32::from_be_bytes(*take(bytes)?);
-    // Each takes at least a byte, so no number makes this node hold more than has come.
-    (count as usize <= bytes.len()).then_some(())?;
-    (0..count).map(|_| take_reply(bytes, levels.checked_sub(1)?)).collect()
-}
-
-fn take_pairs(bytes: &mut &[u8], levels: u8) -> Option<Vec<(Reply, Reply)>> {
-    let count = u32::from_be_bytes(*take(bytes)?);
-    (count as usize <= bytes.len()).then_some(())?;
-    let levels = levels.checked_sub(1)?;
-    (0..count).map(|_| Some((take_reply(bytes, levels)?, take_reply(bytes, levels)?))).collect()
-}
-
-fn take_reply(bytes: &mut &[u8], levels: u8) -> Option<Reply> {
-    const SEVERAL: u8 = b'+' + b'*';
-    Some(match take::<1>(bytes)?[0] {
-        b'+' => Reply::Ok,
-        b'_' => Reply::Nil,
-        b'0' => Reply::NilArray,
-        b's' => Reply::Simple(String::from_utf8(take_bytes(bytes)?).ok()?),
-        b'-' => Reply::Error(take_bytes(bytes)?),
-        b'$' => Reply::Bulk(take_bytes(bytes)?),
-        b'r' => Reply::Raw(take_bytes(bytes)?),
-        b':' => Reply::Integer(i64::from_be_bytes(*take(bytes)?)),
-        b',' => Reply::Double(f64::from_be_bytes(*take(bytes)?)),
-        b'*' => Reply::Array(take_all(bytes, levels)?),
-        b'~' => Reply::Set(take_all(bytes, levels)?),
-        b'>' => Reply::Push(take_all(bytes, levels)?),
-        SEVERAL => Reply::Several(take_all(bytes, levels)?),
-        b'%' => Reply::Map(take_pairs(bytes, levels)?),
-        b'2' => Reply::Pairs(take_pairs(bytes, levels)?),
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::reply;
     use super::*;
 
     fn all_kinds() -> Vec<Reply> {
@@ -211,10 +74,15 @@ mod tests {
 
     #[test]
     fn bytes_of_a_member_that_is_wrong_cost_no_more_than_they_are() {
-        assert_eq!(Carried::parse(&[1, 255, 255, 255, 255, b'+']), None, "four thousand million replies");
-        // A reply within a reply, a million times.
-        let deep = [&[1][..], &[0, 0, 0, 1, b'*'].repeat(1 << 20)].concat();
-        assert_eq!(Carried::parse(&deep), None);
+        assert_eq!(Carried::parse(&[1, 255, 255, 255, 255, 15, 0]), None, "four thousand million replies");
+        let array = postcard::to_allocvec(&Reply::Array(vec![Reply::Ok])).expect("memory");
+        let within = |levels: usize| [&[1, 1], &array[..2].repeat(levels)[..], &[0]].concat();
+        let levels = usize::from(reply::LEVELS_MAX);
+        assert!(Carried::parse(&within(levels)).is_some());
+        assert_eq!(Carried::parse(&within(levels + 1)), None);
+        // A reply within a reply, a million times; and one that is too deep costs the next nothing.
+        assert_eq!(Carried::parse(&within(1 << 20)), None);
+        assert!(Carried::parse(&within(levels)).is_some());
         assert_eq!(commands(&[255; 16]), None);
         let words: Words = vec![b"GET".to_vec(), b"a".to_vec()];
         let bytes = commands_to_bytes(&[&words, &words]).expect("memory");
