@@ -63,6 +63,8 @@ pub struct DoorLimits {
     pub slow_s: u64,
     /// While there are no users, only clients of a loopback address are let in.
     pub protected_mode: bool,
+    /// Redis clients are sent to the primaries of their keys (`MOVED`), also those that have not asked for the cluster's map.
+    pub moved: bool,
 }
 
 impl Default for DoorLimits {
@@ -73,6 +75,7 @@ impl Default for DoorLimits {
             idle_s: 300,
             slow_s: 10,
             protected_mode: true,
+            moved: false,
         }
     }
 }

@@ -10,6 +10,7 @@
 mod acl;
 mod bits;
 mod client;
+pub(crate) mod cluster;
 mod collections;
 mod commands;
 mod data;
@@ -51,7 +52,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 /// Where the keys are.
-const TABLE: &[u8] = b"redis";
+const TABLE: &[u8] = crate::rows::SLOTTED;
 
 /// A command's words.
 type Words = Vec<Vec<u8>>;
@@ -66,6 +67,7 @@ impl Store {
     /// The address cannot be bound.
     pub fn open_resp(&self, address: &str) -> io::Result<()> {
         let listener = TcpListener::bind(address)?;
+        self.hub.cluster.opened(listener.local_addr()?, &self.introduction.door);
         let (store, turns) = (self.clone(), Arc::clone(self.hub.turns()));
         door::serve(listener, "resp", &self.keeper, &self.io, move |guest| {
             session::run(store.clone(), Arc::clone(&turns), guest)

@@ -18,6 +18,8 @@
 //! **An entry may expire.** Then its time stands in the row, and a transaction that reads the row at that time or later takes the entry away
 //! (`Row::take_expired`). Entries of ordered tables do not expire.
 
+pub(crate) mod slot;
+
 use crate::error::StoreError;
 use crate::order::is_ordered;
 use highwire_txn::Key;
@@ -54,6 +56,8 @@ const EXPIRY_BYTES: usize = 8;
 /// A table's rows lie in this many runs, which are spread over the regions.
 const RUNS_PER_TABLE_LOG2: u32 = 4;
 const KEY_BITS: u32 = 48;
+/// The table whose keys lie by their slots: that of the Redis door. All keys of a slot have one primary.
+pub(crate) const SLOTTED: &[u8] = b"redis";
 /// Keys of a run.
 pub(crate) const KEYS_PER_RUN: u64 = 1 << (KEY_BITS - RUNS_PER_TABLE_LOG2);
 
@@ -325,8 +329,26 @@ pub(crate) fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> 
 pub(crate) fn place(table: &[u8], key: &[u8], step: u64) -> Key {
     // Tests make keys collide this way, which otherwise takes 2^48 of them.
     let hash = if cfg!(test) && table == b"collide" { 0 } else { hash(key) };
-    let spread = mix(hash.wrapping_add(step.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
-    first(table) | (spread >> (64 - KEY_BITS))
+    let spread = mix(hash.wrapping_add(step.wrapping_mul(0x9E37_79B9_7F4A_7C15))) >> (64 - KEY_BITS);
+    match table == SLOTTED {
+        true => first(table) | (run_of(slot::of(key)) * KEYS_PER_RUN) | (spread % KEYS_PER_RUN),
+        false => first(table) | spread,
+    }
+}
+
+/// The run of the slotted table in which all keys of a slot lie.
+fn run_of(slot: u16) -> u64 {
+    u64::from(slot) >> (slot::BITS - RUNS_PER_TABLE_LOG2)
+}
+
+/// The slots of the table in which keys lie by their slots: the first and the last of those that share a run, and a row of that run.
+pub(crate) fn slots() -> impl Iterator<Item = (u16, u16, Key)> {
+    let per_run = 1 << (slot::BITS - RUNS_PER_TABLE_LOG2);
+    let of_run = move |run: u16| {
+        let low = run * per_run;
+        (low, low + (per_run - 1), first(SLOTTED) | (u64::from(run) * KEYS_PER_RUN))
+    };
+    (0..1 << RUNS_PER_TABLE_LOG2).map(of_run)
 }
 
 /// The rows of a table: the first and the last key that they can have.
@@ -574,9 +596,28 @@ mod tests {
         assert_eq!(place(b"accounts", b"alice", 0), 0x6EA4C5D1556D6677);
         assert_eq!(place(b"accounts", b"alice", 1), 0x6EA41A046F573E1E);
         assert_eq!(root(b"ordered.events"), 0x84F5824E620A5514);
+        assert_eq!(place(b"redis", b"{alice}.name", 0) >> 44, place(b"redis", b"alice", 7) >> 44);
         let (low, high) = range(b"accounts");
         for step in 0..100 {
             assert!((low..=high).contains(&place(b"accounts", b"alice", step)));
         }
+    }
+
+    #[test]
+    fn all_places_of_a_slots_keys_are_in_its_run_and_runs_share_the_slots() {
+        let runs: Vec<_> = slots().collect();
+        assert_eq!((runs.len(), runs[0].0, runs[15].1), (16, 0, slot::COUNT - 1));
+        assert!(runs.windows(2).all(|pair| pair[0].1 + 1 == pair[1].0));
+        let mut used = [0; 16];
+        for number in 0..2000 {
+            let key = format!("key {number}");
+            let slot = slot::of(key.as_bytes());
+            let &(_, _, row) = runs.iter().find(|run| (run.0..=run.1).contains(&slot)).expect("a run");
+            used[usize::from(slot >> 10)] += 1;
+            for step in 0..5 {
+                assert_eq!(place(SLOTTED, key.as_bytes(), step) / KEYS_PER_RUN, row / KEYS_PER_RUN, "{key}");
+            }
+        }
+        assert!(used.iter().all(|keys| (60..200).contains(keys)), "{used:?}");
     }
 }

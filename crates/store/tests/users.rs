@@ -142,6 +142,18 @@ fn a_client_does_what_its_role_allows_and_nothing_before_its_password() {
 }
 
 #[test]
+fn every_user_may_ask_for_the_clusters_map_and_no_stranger() {
+    let folder = scratch();
+    let node = Node::start(&users(&folder));
+    let mut wire = Wire::connect(&node.resp);
+    assert!(wire.ask("CLUSTER SLOTS").starts_with(b"-NOAUTH "));
+    assert_eq!(text(wire.command(&["AUTH", "rita", PASSWORD])), "+OK\r\n");
+    assert!(wire.ask("CLUSTER SLOTS").starts_with(b"*1\r\n*3\r\n:0\r\n:16383\r\n"));
+    assert_eq!(text(wire.ask("READONLY")), "+OK\r\n");
+    assert!(wire.ask("CLUSTER FAILOVER").starts_with(b"-NOPERM "));
+}
+
+#[test]
 fn a_redis_client_does_what_its_role_allows_however_commands_come() {
     let folder = scratch();
     let node = Node::start(&users(&folder));

@@ -9,7 +9,7 @@ use crate::disk::{Disk, write_journal};
 use crate::door::direct::Direct;
 use crate::peers::check_agreed;
 use crate::register::Register;
-use crate::resp::{Hub, hub, turns};
+use crate::resp::{Hub, cluster, hub, turns};
 use crate::session::{Local, Shared};
 use crate::sweep;
 use highwire_host::Device;
@@ -84,6 +84,7 @@ impl Starter {
         }
         hub::serve(&mut rpc, &self.hub, io);
         turns::serve(&mut rpc, &self.hub, &shared);
+        cluster::serve(&mut rpc, &self.hub);
         // The rows of a benchmark's tables have another form.
         if self.settings.tables == self.config.settings().tables {
             let shared = Rc::clone(&shared);

@@ -19,8 +19,20 @@ enum Needed {
 
 /// Commands of every user, and commands of each role. Subcommands that are not here are for administrators.
 const OF_EVERYBODY: &[&str] = &["AUTH", "HELLO", "QUIT", "RESET"];
-const OF_USERS: &[&str] =
-    &["COMMAND", "DISCARD", "ECHO", "EXEC", "INFO", "MULTI", "PING", "SELECT", "TIME", "UNWATCH"];
+const OF_USERS: &[&str] = &[
+    "COMMAND",
+    "DISCARD",
+    "ECHO",
+    "EXEC",
+    "INFO",
+    "MULTI",
+    "PING",
+    "READONLY",
+    "READWRITE",
+    "SELECT",
+    "TIME",
+    "UNWATCH",
+];
 const SUBCOMMANDS_OF_USERS: &[(&str, &[&str])] = &[
     ("ACL", &["CAT", "GENPASS", "HELP", "WHOAMI"]),
     (
@@ -41,6 +53,7 @@ const SUBCOMMANDS_OF_USERS: &[(&str, &[&str])] = &[
             "TRACKINGINFO",
         ],
     ),
+    ("CLUSTER", &["HELP", "INFO", "KEYSLOT", "MYID", "NODES", "SHARDS", "SLOTS"]),
 ];
 
 fn needed(name: &str, sub: &str) -> Needed {

@@ -70,6 +70,15 @@ impl Command {
         self.keys == [1, 1, 1]
     }
 
+    /// Its keys, if they stand where every command of this name has them.
+    pub(super) fn keys_in<'a>(&self, words: &'a [Vec<u8>]) -> impl Iterator<Item = &'a Vec<u8>> + use<'a> {
+        let [first, last, step] = self.keys;
+        let behind = if last < 0 { words.len() as i64 + last } else { last } + 1;
+        let end = (behind.max(0) as usize).min(words.len());
+        let begin = if first > 0 { (first as usize).min(end) } else { end };
+        words[begin..end].iter().step_by(step.max(1) as usize)
+    }
+
     /// Whether it may have so many words.
     pub(super) fn fits(&self, words: usize) -> bool {
         let least = self.arity.unsigned_abs() as usize;

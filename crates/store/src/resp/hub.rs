@@ -11,6 +11,7 @@ mod channels;
 
 pub(super) use channels::{Inbox, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, name_too_long};
 
+use super::cluster::Cluster;
 use super::turns::Turns;
 use crate::door::Room;
 use crate::engine::Store;
@@ -56,6 +57,7 @@ pub(crate) struct Hub {
     waiting: Mutex<Waiting>,
     channels: Mutex<Channels>,
     turns: Arc<Turns>,
+    pub(super) cluster: Cluster,
     next: AtomicU64,
     arriving_bytes: AtomicUsize,
     /// Hints that came from other nodes.

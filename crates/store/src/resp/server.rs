@@ -3,7 +3,7 @@
 use super::client::{self, is_name};
 use super::reply::Reply;
 use super::session::Session;
-use super::{Words, acl, commands, data, glob, keys, pubsub, upper};
+use super::{Words, acl, cluster, commands, data, glob, keys, pubsub, upper};
 use crate::access::Standing;
 use crate::door as doors;
 
@@ -18,6 +18,7 @@ pub(super) const NAMES: &[Arity] = &[
     ("ACL", 2, 0),
     ("AUTH", 2, 0),
     ("CLIENT", 2, 0),
+    ("CLUSTER", 2, 0),
     ("COMMAND", 1, 0),
     ("CONFIG", 2, 0),
     ("DISCARD", 1, 1),
@@ -32,6 +33,8 @@ pub(super) const NAMES: &[Arity] = &[
     ("PUBSUB", 2, 0),
     ("PUNSUBSCRIBE", 1, 0),
     ("QUIT", 1, 0),
+    ("READONLY", 1, 1),
+    ("READWRITE", 1, 1),
     ("RESET", 1, 1),
     ("SELECT", 2, 2),
     ("SUBSCRIBE", 2, 0),
@@ -82,6 +85,38 @@ const SUBCOMMANDS: &[(&str, &[Arity])] = &[
             ("TRACKINGINFO", 2, 2),
             ("UNBLOCK", 3, 0),
             ("UNPAUSE", 2, 2),
+        ],
+    ),
+    (
+        "CLUSTER",
+        &[
+            ("ADDSLOTS", 3, 0),
+            ("ADDSLOTSRANGE", 4, 0),
+            ("BUMPEPOCH", 2, 2),
+            ("COUNT-FAILURE-REPORTS", 3, 3),
+            ("COUNTKEYSINSLOT", 3, 3),
+            ("DELSLOTS", 3, 0),
+            ("DELSLOTSRANGE", 4, 0),
+            ("FAILOVER", 2, 0),
+            ("FLUSHSLOTS", 2, 2),
+            ("FORGET", 3, 3),
+            ("GETKEYSINSLOT", 4, 4),
+            ("HELP", 2, 2),
+            ("INFO", 2, 2),
+            ("KEYSLOT", 3, 3),
+            ("LINKS", 2, 2),
+            ("MEET", 4, 0),
+            ("MYID", 2, 2),
+            ("NODES", 2, 2),
+            ("REPLICAS", 3, 3),
+            ("REPLICATE", 3, 3),
+            ("RESET", 2, 0),
+            ("SAVECONFIG", 2, 2),
+            ("SET-CONFIG-EPOCH", 3, 3),
+            ("SETSLOT", 4, 0),
+            ("SHARDS", 2, 2),
+            ("SLAVES", 3, 3),
+            ("SLOTS", 2, 2),
         ],
     ),
     (
@@ -224,6 +259,9 @@ pub(super) async fn answer(session: &mut Session, name: &str, words: &Words) -> 
         "AUTH" => acl::authenticate(session, &words[1..]).await,
         "HELLO" => hello(session, words).await,
         "CLIENT" => client::answer(session, &sub, words),
+        "CLUSTER" => cluster::answer(session, &sub, words).await,
+        // Each node is the primary of some keys, and reads of all are as fresh at every node.
+        "READONLY" | "READWRITE" => Reply::OK,
         "COMMAND" => command(&sub, words),
         "CONFIG" if sub == "GET" => config(session, words),
         "INFO" => info(session).await,
@@ -338,6 +376,7 @@ async fn info(session: &mut Session) -> Reply {
         "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nserver_name:highwire\r\nprocess_id:{}\r\n\
          # Clients\r\nconnected_clients:{}\r\nmaxclients:{}\r\nblocked_clients:{}\r\n\
          # Replication\r\nrole:master\r\nconnected_slaves:0\r\n\
+         # Cluster\r\ncluster_enabled:1\r\n\
          # Highwire\r\nnode:{}\r\nconfiguration:{}\r\nmembers:{}\r\ncopies:{}\r\nserves:{}\r\n\
          committed:{}\r\nconflicts:{}\r\nunknown:{}\r\n",
         status.process,

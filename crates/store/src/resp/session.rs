@@ -4,7 +4,7 @@ use super::hub::Inbox;
 use super::parse::{Parser, REQUEST_BYTES_MAX, Request};
 use super::reply::Reply;
 use super::turns::Turns;
-use super::{Words, acl, data, each, http, look, pubsub, scans, server, together, upper, waiting};
+use super::{Words, acl, cluster, data, each, http, look, pubsub, scans, server, together, upper, waiting};
 use crate::access::{Standing, Visitor};
 use crate::door::{ANSWER_BYTES_MAX, Ended, Guest, PROTECTED, PacedStream, Refused, Room, Visit};
 use crate::engine::{Store, say};
@@ -97,6 +97,8 @@ pub(super) struct Session {
     /// The rows of watched keys, as they were when each was watched first.
     watched: BTreeMap<Key, Version>,
     pub(super) is_resp3: bool,
+    /// It is sent to the nodes where its keys lie.
+    pub(super) is_led: bool,
     /// Messages of the channels to which it has subscribed.
     pub(super) inbox: Option<Inbox>,
     end: Option<End>,
@@ -134,6 +136,7 @@ impl Out<'_> {
 impl Session {
     fn new(store: Store, turns: Arc<Turns>, visit: Arc<Visit>, visitor: Visitor) -> Session {
         Session {
+            is_led: store.keeper.limits.moved,
             store,
             turns,
             visit,
@@ -216,6 +219,11 @@ impl Session {
                 && server::check(&name, &words).is_ok()
                 && acl::may(&mut self.visitor, &words)
             {
+                if let Some(elsewhere) = self.moved(&words).await {
+                    self.flush(&mut data, out).await?;
+                    out.put(&elsewhere);
+                    continue;
+                }
                 data.push(words);
                 if data.len() >= TOGETHER_MAX {
                     self.flush(&mut data, out).await?;
@@ -243,6 +251,11 @@ impl Session {
         }
         self.flush(&mut data, out).await?;
         Ok(any)
+    }
+
+    /// Where a command of a client that knows the cluster's map goes, if not to this node.
+    async fn moved(&self, words: &Words) -> Option<Reply> {
+        if self.is_led { cluster::moved(&self.store, words).await } else { None }
     }
 
     fn is_stranger(&mut self) -> bool {
