@@ -148,6 +148,9 @@ pub(crate) struct Turns {
     others: Lane,
     shipping: Mutex<carry::Shipping>,
     counts: carry::Counts,
+    /// What other nodes bring is carried out, and they never hear of it: so a node dies between the two.
+    #[cfg(test)]
+    keeps_silent: std::sync::atomic::AtomicBool,
 }
 
 impl Turns {

@@ -166,6 +166,10 @@ impl Turns {
         match outcome.await {
             Ok((replies, _, _)) if replies.len() == count => {
                 add(&self.counts.from_others, count);
+                #[cfg(test)]
+                if self.keeps_silent.load(Ordering::SeqCst) {
+                    std::future::pending::<()>().await;
+                }
                 Carried::Done(replies)
             }
             Ok(_) => Carried::NotTaken,
@@ -253,19 +257,4 @@ impl Ask {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_contested_row_is_remembered_for_a_while_and_few_are() {
-        let mut shipping = Shipping::default();
-        shipping.note(7, 100);
-        assert!(shipping.is_contested(7, 100) && shipping.is_contested(7, 99 + CONTESTED_NS));
-        assert!(!shipping.is_contested(7, 100 + CONTESTED_NS) && !shipping.is_contested(8, 100));
-        (0..2 * CONTESTED_MAX as u64).for_each(|place| shipping.note(place, 200));
-        assert_eq!(shipping.contested.len(), CONTESTED_MAX);
-        shipping.note(u64::MAX, 300 + CONTESTED_NS);
-        assert!(shipping.is_contested(u64::MAX, 300 + CONTESTED_NS));
-        assert_eq!(shipping.contested.len(), 1, "what is over makes room");
-    }
-}
+mod tests;
