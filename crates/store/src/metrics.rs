@@ -68,6 +68,7 @@ struct Snapshot {
     rpc: Vec<(&'static str, u64)>,
     /// Of the endpoint for clients.
     rpc_clients: Vec<(&'static str, u64)>,
+    rpc_connected: usize,
 }
 
 impl Snapshot {
@@ -100,6 +101,7 @@ impl Snapshot {
             reads_at_home: counters.reads_at_home,
             rpc: local.rpc.counters().iter().collect(),
             rpc_clients: local.shared.direct.borrow().counters().iter().collect(),
+            rpc_connected: local.shared.direct.borrow().callers(),
         }
     }
 }
@@ -181,6 +183,7 @@ impl Collector for Scrape {
         counter(to, "reads_at_home", help, snapshot.reads_at_home)?;
         counter(to, "fenced", "Requests refused for being of another configuration", snapshot.fenced)?;
         counters(to, "rpc", "What the RPC endpoint has done", "event", &snapshot.rpc)?;
+        gauge(to, "rpc_connected", "Clients that come by RPCs", snapshot.rpc_connected as i64)?;
         let help = "What the RPC endpoint for clients has done";
         counters(to, "rpc_clients", help, "event", &snapshot.rpc_clients)?;
         let latencies = &outcomes.latencies;

@@ -182,12 +182,14 @@ fn a_client_that_goes_to_another_thread_goes_on_there() {
     let mut client = clients(&cluster).remove(0);
     put(&mut client, "t", "k", "v");
     let mut client = std::thread::spawn(move || {
-        assert_eq!(client.get("t", "k"), Ok(Some(b"v".to_vec())));
+        // What it says once is not said to an endpoint that it does not have here.
+        assert_eq!(client.put("t", "k", "w"), Ok(()));
         client
     })
     .join()
     .expect("no panic");
-    assert_eq!(client.get("t", "k"), Ok(Some(b"v".to_vec())));
+    assert_eq!(client.get("t", "k"), Ok(Some(b"w".to_vec())));
+    assert_eq!(client.counts().reconnects, 0, "no connection was lost");
 }
 
 /// A node with users, and a client of it for each of their names.
@@ -259,8 +261,12 @@ fn the_end_of_a_client_frees_all_that_it_held() {
             put(client, "t", "k", format!("{round}"));
         }
         assert!(held() > 5 * (400 << 10), "{}", held());
+        assert_eq!(metrics.sample("rpc_connected"), 5);
         drop(some);
         until("the room of clients that have gone", || (held() == 0).then_some(()));
+        until("the numbers of clients that have gone", || {
+            (metrics.sample("rpc_connected") == 0).then_some(())
+        });
     }
     // A new client has the number of an old one, and is another one.
     let mut client = clients(&cluster).remove(0);

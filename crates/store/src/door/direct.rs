@@ -134,6 +134,11 @@ impl Direct {
         }
     }
 
+    /// Clients that have a way now.
+    pub(crate) fn callers(&self) -> usize {
+        self.callers.borrow().by_number.len()
+    }
+
     /// The work of the endpoint so far.
     pub(crate) fn counters(&self) -> RpcCounters {
         self.rpc.as_ref().map(|rpc| rpc.counters()).unwrap_or_default()

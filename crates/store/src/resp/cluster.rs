@@ -133,7 +133,7 @@ async fn ask_where(local: &Local, others: &[u16]) -> Vec<(u16, Address)> {
     let replies = batch.send().await;
     let address = |(at, &other): (usize, &u16)| {
         let reply = replies.get(at).ok()?;
-        let address: Option<Address> = postcard::from_bytes(&reply).ok()?;
+        let address: Option<Address> = postcard::from_bytes(reply).ok()?;
         Some((other, address?))
     };
     others.iter().enumerate().filter_map(address).collect()
