@@ -15,6 +15,9 @@ export HIGHWIRE_ADDR="$address"
 export PATH="$built/bin:$PATH"
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$built/lib"
 cd "$built"
+# Left out as well: msg_sockets resolves an address that it has resolved already, which rdma_cm refuses with any device; shared_ctx of this kind posts
+# receives before it has memory for them.
+without='msg_sockets,shared_ctx -e msg --no-tx-shared-ctx'
 # Its exit status is the number of failures.
-bin/runfabtests.sh -vv -T 30 -t quick -f "share/fabtests/test_configs/$exclude" \
+bin/runfabtests.sh -e "$without" -vv -T 30 -t quick -f "share/fabtests/test_configs/$exclude" \
     -s "$address" -c "$address" -g "$address" "$provider" || true

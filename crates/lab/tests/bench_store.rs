@@ -55,6 +55,21 @@ fn each_benchmark_has_a_name_of_its_own() {
 }
 
 #[test]
+fn a_client_is_answered_over_tcp_and_by_rpcs() {
+    let output = lab(["bench", "clients", "--rounds", "1", "--operations", "50", "--json"]).output();
+    let output = output.expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let sides: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    for way in ["tcp", "rpc"] {
+        for what in ["get", "transaction"] {
+            let times = &sides[way][what];
+            assert_eq!(times["operations"], 50, "the turn before does not count: {sides}");
+            assert!(number(&times["median_us"]) > 0.0, "{sides}");
+        }
+    }
+}
+
+#[test]
 fn with_journals_commits_are_on_disks_and_nothing_is_left_there_in_the_end() {
     let parent = std::env::temp_dir().join(format!("highwire-bench-data-{}", std::process::id()));
     std::fs::create_dir_all(&parent).expect("a folder");
