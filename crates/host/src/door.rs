@@ -8,6 +8,7 @@
 //! Invariant: a program's objects end with its connection, however that ended.
 
 mod attributes;
+mod bells;
 mod protocol;
 mod session;
 mod shares;
@@ -17,6 +18,7 @@ pub use protocol::VERSION;
 use crate::config::{DeviceConfig, Engine};
 use crate::device::Device;
 use crate::sys;
+use bells::Bells;
 use highwire_link::shm::{LocalEngine, Registry};
 use protocol::{Kind, MAGIC, Refusal, Request, Status};
 use session::Session;
@@ -50,6 +52,7 @@ struct Shared {
     local: Arc<LocalEngine>,
     visitors: Mutex<Visitors>,
     shares: Arc<Shares>,
+    bells: Arc<Bells>,
     is_closing: AtomicBool,
 }
 
@@ -156,12 +159,14 @@ impl Door {
             io::Error::new(io::ErrorKind::Unsupported, "the device keeps its doorbells to itself")
         })?;
         let path = local.directory().join(DOOR_NAME);
+        local.guests().welcome();
         let listener = UnixListener::bind(&path)?;
         let shared = Arc::new(Shared {
             device: device.clone(),
             local: Arc::clone(local),
             visitors: Mutex::new(Visitors::new()),
             shares: Shares::new(device.inner().guests.door_share),
+            bells: Bells::new(local.directory().to_path_buf()),
             is_closing: AtomicBool::new(false),
         });
         let for_thread = Arc::clone(&shared);
@@ -269,7 +274,8 @@ impl Shared {
                     _ => Program::Session(token),
                 };
                 let shares = Arc::clone(&self.shares);
-                let mut session = Session::new(&self.device, &self.local, channels, (shares, program));
+                let mut session =
+                    Session::new(&self.device, &self.local, channels, (shares, program), &self.bells);
                 if protocol::answer(&mut socket, first.kind, &Ok(self.welcome(token))).is_ok() {
                     while let Ok(Some(request)) = Request::read(&mut socket) {
                         let answer = session.handle(&request);

@@ -12,7 +12,9 @@ use highwire_verbs::{
     Address, CompletionStatus, Datagram, Gid, LocalKey, Operation, Remote, RemoteKey, SendWr, Sge,
 };
 use highwire_wire::Qpn;
-use std::os::unix::net::UnixStream;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -512,4 +514,62 @@ fn a_channel_ends_with_its_connection() {
     let (last, _kept) = a.another_channel(&door);
     assert_eq!(last, first + 301, "numbers are not used again");
     until("the end of the channels", || descriptors() < before + 40);
+}
+
+/// Whether the pipe has a byte that nobody has read.
+#[allow(unsafe_code)]
+fn is_readable(pipe: &std::fs::File) -> bool {
+    let mut polled = libc::pollfd { fd: pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, which lives until the call returns.
+    unsafe { libc::poll(&raw mut polled, 1, 0) > 0 }
+}
+
+#[test]
+fn a_program_wakes_the_engine_by_its_pipe_and_the_engine_empties_it() {
+    let (_device, door) = open();
+    let (mut a, mut b) = (Client::connect(&door), Client::connect(&door));
+    let (mut qa, mut qb) = (a.queue_pair_on_demand(), b.queue_pair_on_demand());
+    a.connect_to(&qa, &qb);
+    b.connect_to(&qb, &qa);
+    let pipe = a.pipe();
+    let mut rings = 0;
+    for wr_id in 0..1000 {
+        qb.leave_receive(wr_id, 0, 64);
+        qa.leave(&SendWr::new(wr_id, Operation::Send, &[]));
+        if a.board.ring_seqcst(qa.send_bell) {
+            (&pipe).write_all(&[1]).expect("room");
+            rings += 1;
+        }
+        assert_eq!((qb.completion().wr_id, qa.completion().wr_id), (wr_id, wr_id));
+        until("the end of the ring", || !is_readable(&pipe));
+        if rings == 20 {
+            return;
+        }
+    }
+    panic!("the engine slept {rings} times");
+}
+
+#[test]
+fn the_file_of_a_bell_goes_with_the_bell_or_with_its_program() {
+    let (_device, door) = open();
+    let directory = door.path().parent().expect("the device's directory").to_path_buf();
+    let listen = |client: &mut Client| {
+        let [handle, number] = client.ask(17, &[]).expect("a bell").try_into().expect("two words");
+        let path = directory.join(format!("wake-{number}"));
+        (handle, number, UnixListener::bind(&path).expect("its name is free"), path)
+    };
+    let (mut a, mut b) = (Client::connect(&door), Client::connect(&door));
+    let (first, number, _listener, path) = listen(&mut a);
+    let (_, other, _others, others) = listen(&mut b);
+    assert!(number > 0 && number != other, "numbers are the device's");
+    assert_eq!(b.ask(18, &[first + 100]).expect_err("no such bell").0, status::NO_SUCH_OBJECT);
+    assert_eq!(a.ask(18, &[first]), Ok(vec![]));
+    assert!(!path.exists() && others.exists());
+    assert!(listen(&mut a).1 > other, "a number is not used again");
+    drop(b);
+    until("the end of its bell", || !others.exists());
+    // The session has its share, and no more.
+    let refused = (0..2000).find_map(|_| a.ask(17, &[]).err()).expect("a bound");
+    assert_eq!(refused.0, status::NO_MEMORY);
+    assert!(refused.1.contains("1024 bells"), "{}", refused.1);
 }

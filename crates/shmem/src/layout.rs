@@ -72,7 +72,7 @@ pub mod offset {
     pub const HELD: usize = 264;
     /// `u64`, 0 not armed, 1 the next solicited completion, 2 the next completion.
     pub const ARM: usize = 384;
-    /// `u64`, the UDP port of the loopback interface where a peer rings that finds the queue armed; 0 if
+    /// `u64`, the number of the wake-up socket to which a peer writes that finds the queue armed; 0 if
     /// there is none (CQ).
     pub const BELL: usize = 392;
     /// `u64`, 1 if the engine wants a bell for receives nevertheless (RQ on demand).

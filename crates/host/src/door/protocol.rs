@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 
 /// The version of everything a program behind the door relies on. The first frame names it, and any other
 /// version is refused.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 /// The first word of the first frame.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"HWDOOR\0\0");
 /// The longest body.
@@ -35,6 +35,8 @@ pub(crate) enum Kind {
     DestroyQp = 14,
     ModifyQp = 15,
     QueryQp = 16,
+    CreateBell = 17,
+    DestroyBell = 18,
 }
 
 /// Why something was refused. The numbers are those of the frame's `status`.
@@ -65,7 +67,7 @@ pub(crate) struct Request {
 }
 
 impl Kind {
-    const ALL: [Kind; 16] = [
+    const ALL: [Kind; 18] = [
         Kind::Hello,
         Kind::Events,
         Kind::CreatePd,
@@ -82,6 +84,8 @@ impl Kind {
         Kind::DestroyQp,
         Kind::ModifyQp,
         Kind::QueryQp,
+        Kind::CreateBell,
+        Kind::DestroyBell,
     ];
 
     pub(crate) fn from_u16(value: u16) -> Option<Kind> {

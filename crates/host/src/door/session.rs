@@ -3,6 +3,7 @@
 //! All objects belong to the session and are destroyed with it, in the order that keys, queues and memory
 //! demand. Handles are numbers of this session, never used again; another session's handles are invalid here.
 
+use super::bells::{BellName, Bells};
 use super::protocol::{Kind, Refusal, Request, Status, narrow};
 use super::shares::{Program, Share, Shares};
 use super::{Bell, Channels, attributes};
@@ -34,11 +35,13 @@ pub(super) struct Session {
     cqs: BTreeMap<u64, CompletionQueue>,
     pds: BTreeMap<u64, ProtectionDomain>,
     arenas: BTreeMap<u64, WholeSegment>,
+    bells: BTreeMap<u64, BellName>,
     next_handle: u64,
     channels: Arc<Channels>,
     local: Arc<LocalEngine>,
     device: Device,
     shares: (Arc<Shares>, Program),
+    names: Arc<Bells>,
 }
 
 /// An object with the handles of those that it needs.
@@ -54,6 +57,7 @@ impl Session {
         local: &Arc<LocalEngine>,
         channels: Arc<Channels>,
         shares: (Arc<Shares>, Program),
+        names: &Arc<Bells>,
     ) -> Session {
         Session {
             queue_pairs: BTreeMap::new(),
@@ -62,11 +66,13 @@ impl Session {
             cqs: BTreeMap::new(),
             pds: BTreeMap::new(),
             arenas: BTreeMap::new(),
+            bells: BTreeMap::new(),
             next_handle: 1,
             channels,
             local: Arc::clone(local),
             device: device.clone(),
             shares,
+            names: Arc::clone(names),
         }
     }
 
@@ -117,6 +123,18 @@ impl Session {
             Kind::QueryQp => {
                 let [handle] = request.words()?;
                 Ok(attributes::to_words(&find(&self.queue_pairs, handle, "queue pair")?.object.query()))
+            }
+            Kind::CreateBell => {
+                let [] = request.words()?;
+                let name = self.names.name(self.bells.len())?;
+                let number = u64::from(name.number());
+                let handle = self.next();
+                self.bells.insert(handle, name);
+                Ok(vec![handle, number])
+            }
+            Kind::DestroyBell => {
+                let [handle] = request.words()?;
+                remove(&mut self.bells, handle, "bell").map(|_| vec![])
             }
         }
     }

@@ -103,6 +103,12 @@ impl Client {
         let _ = self.waker.send(&[]);
     }
 
+    /// The engine's pipe, by which a program wakes it that took `sleeping` from the board.
+    pub fn pipe(&self) -> std::fs::File {
+        let options = std::fs::OpenOptions::new().read(true).write(true).open(self.directory.join("bell-0"));
+        options.expect("the pipe of lane 0")
+    }
+
     pub fn ring(&self, bell: u32) {
         if self.board.ring_seqcst(bell) {
             self.wake();
@@ -222,9 +228,14 @@ impl RawQueuePair {
     }
 
     pub fn post(&mut self, client: &Client, wr: &SendWr<'_>) {
+        self.leave(wr);
+        client.ring(self.send_bell);
+    }
+
+    /// The same, without ringing the engine.
+    pub fn leave(&mut self, wr: &SendWr<'_>) {
         self.sq.post(wr).expect("room");
         self.sq.publish_release();
-        client.ring(self.send_bell);
     }
 
     pub fn post_receive(&mut self, client: &Client, wr_id: u64, at: u64, length: u32) {

@@ -148,7 +148,8 @@ impl Inbox {
     /// Takes note of the bell, before the packets that it was rung for are looked for; whether it had been rung.
     pub fn silence(&self) -> bool {
         // A neighbour announces its channel before it rings for the first time. Acquire: as in `discover`.
-        let may_ring = self.engine.announced(self.lane).load(Ordering::Acquire) > 0;
+        let may_ring =
+            self.engine.announced(self.lane).load(Ordering::Acquire) > 0 || self.engine.guests().may_ring();
         may_ring && self.bell.as_ref().is_some_and(Bell::silence)
     }
 

@@ -13,6 +13,7 @@ use highwire_shmem::{Window, offset};
 #[derive(Debug, Default)]
 pub struct Guests {
     list: Mutex<Vec<Arc<Word>>>,
+    may_ring: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -24,6 +25,15 @@ pub(super) struct Word {
 }
 
 impl Guests {
+    /// From now on guests may come, and wake the engine by the bell of lane 0.
+    pub fn welcome(&self) {
+        self.may_ring.store(true, Ordering::Release);
+    }
+
+    pub(in crate::shm) fn may_ring(&self) -> bool {
+        self.may_ring.load(Ordering::Acquire)
+    }
+
     /// From now on a withdrawal waits while the ring's owner says that it uses the region. The owner counts
     /// as gone once [`remove`](Self::remove) was called for the same ring.
     pub fn add(&self, ring: &Window) {

@@ -3,27 +3,18 @@ package highwire.verbs;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.foreign.MemorySegment;
-import java.net.InetAddress;
-import java.net.InetSocketAddress;
-import java.nio.channels.DatagramChannel;
 
 /** Rings, boards and tables in the heap: the same accesses as to mapped memory, and cheap to make anew for each trial. */
 final class Rings {
     static final int SLOT_BYTES = 64;
-    private static final DatagramChannel WAKER;
-    private static final InetSocketAddress NOBODY;
+    /** A thread that is woken here has looked at the board. */
+    private static final EngineWaker WAKER = new EngineWaker() {
+        @Override
+        void wake() {}
 
-    static {
-        try {
-            WAKER = DatagramChannel.open();
-            WAKER.configureBlocking(false);
-            // A socket of its own: a thread that is woken here has looked at the board.
-            WAKER.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
-            NOBODY = (InetSocketAddress) WAKER.getLocalAddress();
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        }
-    }
+        @Override
+        void close() {}
+    };
 
     private Rings() {}
 
@@ -47,7 +38,7 @@ final class Rings {
 
     static DoorbellBoard board(MemorySegment memory) {
         try {
-            return new DoorbellBoard(memory, NOBODY, WAKER);
+            return new DoorbellBoard(memory, WAKER);
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }

@@ -1,6 +1,8 @@
 package highwire.netty;
 
+import highwire.verbs.Bell;
 import highwire.verbs.IdleStrategy;
+import highwire.verbs.VerbsException;
 import io.netty.channel.EventLoop;
 import io.netty.channel.IoEvent;
 import io.netty.channel.IoHandle;
@@ -13,12 +15,7 @@ import io.netty.channel.nio.NioIoHandler;
 import io.netty.channel.nio.NioIoOps;
 import io.netty.util.concurrent.ThreadAwareExecutor;
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.lang.invoke.VarHandle;
-import java.net.InetAddress;
-import java.net.InetSocketAddress;
-import java.nio.ByteBuffer;
-import java.nio.channels.DatagramChannel;
 import java.nio.channels.SelectableChannel;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -31,8 +28,8 @@ import java.util.function.Supplier;
 /**
  * What an event loop with {@link HighwireSocketChannel}s does: it looks at the memory of those that have queue pairs, and leaves sockets to Netty's {@link NioIoHandler}.
  *
- * <p>A loop that finds nothing says so in the memory of each channel, looks once more, and sleeps in the selector. Peers of the same engine wake it by its bell, a datagram
- * socket of the loopback interface that is in that selector too. So one thread sleeps in one place for all its channels.
+ * <p>A loop that finds nothing says so in the memory of each channel, looks once more, and sleeps in the selector. Peers of the same engine wake it by its {@link Bell}, whose sockets
+ * are in that selector too. So one thread sleeps in one place for all its channels.
  *
  * <pre>{@code
  * EventLoopGroup group = new MultiThreadIoEventLoopGroup(HighwireIoHandler.newFactory());
@@ -49,7 +46,7 @@ public final class HighwireIoHandler implements IoHandler {
     private final IoHandler sockets;
     private final List<HighwireSocketChannel> channels = new ArrayList<>();
     private final IdleStrategy idle;
-    private final Bell bell;
+    private final Map<Device, LoopBell> bells = new ConcurrentHashMap<>();
     private int busyTurns;
     private volatile boolean isAsleep;
     private volatile long turns;
@@ -59,12 +56,6 @@ public final class HighwireIoHandler implements IoHandler {
         this.idle = idle;
         this.executor = executor;
         this.sockets = NioIoHandler.newFactory().newHandler(executor);
-        try {
-            this.bell = new Bell();
-        } catch (IOException e) {
-            sockets.destroy();
-            throw new UncheckedIOException("no bell for the event loop", e);
-        }
         OF_LOOP.put(executor, this);
     }
 
@@ -122,7 +113,29 @@ public final class HighwireIoHandler implements IoHandler {
 
     /** How often peers have woken the loop. */
     long rings() {
-        return bell.rings;
+        return bells.values().stream().mapToLong(bell -> bell.rings).sum();
+    }
+
+    /**
+     * The bell of this loop at an engine. Asks the engine if there is none yet, and closes those at engines that have ended.
+     *
+     * @throws VerbsException the engine refuses
+     */
+    synchronized LoopBell bellAt(Device device) throws VerbsException {
+        LoopBell known = bells.get(device);
+        if (known != null) {
+            return known;
+        }
+        bells.keySet().stream().filter(other -> other.failure() != null).toList().forEach(this::closeBellAt);
+        LoopBell made = new LoopBell(device.context().bell());
+        bells.put(device, made);
+        return made;
+    }
+
+    private void closeBellAt(Device device) {
+        LoopBell bell = bells.remove(device);
+        // That asks the engine.
+        Device.control(() -> Device.close(bell));
     }
 
     /** How often the loop has looked at its channels. */
@@ -133,6 +146,24 @@ public final class HighwireIoHandler implements IoHandler {
     /** From now on the loop looks at the channel in each turn. */
     void add(HighwireSocketChannel channel) {
         channels.add(channel);
+        try {
+            LoopBell bell = bellAt(channel.link().device());
+            if (!bell.isListening) {
+                bell.isListening = true;
+                register(bell.listening(), NioIoOps.ACCEPT);
+            }
+            channel.bell(bell.of.number());
+        } catch (VerbsException e) {
+            channel.link().fail("no peer can wake the event loop: " + e.getMessage());
+        }
+    }
+
+    private void register(NioIoHandle source, NioIoOps ops) {
+        try {
+            sockets.register(source).submit(ops);
+        } catch (Exception e) {
+            throw new IllegalStateException("the event loop's bell cannot be registered", e);
+        }
     }
 
     void remove(HighwireSocketChannel channel) {
@@ -142,12 +173,6 @@ public final class HighwireIoHandler implements IoHandler {
     @Override
     public void initialize() {
         sockets.initialize();
-        try {
-            IoRegistration registration = sockets.register(bell);
-            registration.submit(NioIoOps.READ);
-        } catch (Exception e) {
-            throw new IllegalStateException("the event loop's bell cannot be registered", e);
-        }
     }
 
     @Override
@@ -183,7 +208,7 @@ public final class HighwireIoHandler implements IoHandler {
 
     private int sleep(IoHandlerContext context) {
         for (HighwireSocketChannel channel : channels) {
-            channel.lieDown(bell.port);
+            channel.lieDown();
         }
         // Either this loop sees what a peer has written, or the peer, which looks at the alarm after writing, sees that the loop sleeps.
         VarHandle.fullFence();
@@ -231,7 +256,7 @@ public final class HighwireIoHandler implements IoHandler {
     public void destroy() {
         OF_LOOP.remove(executor);
         sockets.destroy();
-        bell.close();
+        bells.keySet().forEach(this::closeBellAt);
     }
 
     @Override
@@ -268,41 +293,70 @@ public final class HighwireIoHandler implements IoHandler {
     }
 
     /** Where peers of the same engine wake the loop. */
-    private static final class Bell implements NioIoHandle {
-        private final DatagramChannel socket = DatagramChannel.open();
-        private final ByteBuffer nothing = ByteBuffer.allocate(1);
-        final int port;
+    final class LoopBell implements AutoCloseable {
+        private final Bell of;
+        private boolean isListening;
         private volatile long rings;
 
-        Bell() throws IOException {
-            socket.configureBlocking(false);
-            socket.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
-            port = ((InetSocketAddress) socket.getLocalAddress()).getPort();
+        private LoopBell(Bell of) {
+            this.of = of;
         }
 
         @Override
-        public SelectableChannel selectableChannel() {
-            return socket;
+        public void close() throws VerbsException {
+            of.close();
         }
 
-        @Override
-        public void handle(IoRegistration registration, IoEvent event) {
-            try {
-                while (socket.receive(nothing.clear()) != null) {
-                    // One thread writes it.
-                    rings = rings + 1;
-                }
-            } catch (IOException e) {
-                // A ring that cannot be taken has woken the loop all the same.
+        private NioIoHandle listening() {
+            return new Source(of.listener());
+        }
+
+        private void onAccept() throws IOException {
+            for (SelectableChannel ringer = of.accept(); ringer != null; ringer = of.accept()) {
+                register(new Source(ringer), NioIoOps.READ);
             }
         }
 
-        @Override
-        public void close() {
-            try {
-                socket.close();
-            } catch (IOException e) {
-                // The kernel closes it even if it reports an error.
+        private void onRead(SelectableChannel ringer) {
+            if (of.take(ringer)) {
+                // One thread writes it.
+                rings = rings + 1;
+            }
+        }
+
+        /** The listening socket, or a peer's connection. */
+        private final class Source implements NioIoHandle {
+            private final SelectableChannel channel;
+
+            private Source(SelectableChannel channel) {
+                this.channel = channel;
+            }
+
+            @Override
+            public SelectableChannel selectableChannel() {
+                return channel;
+            }
+
+            @Override
+            public void handle(IoRegistration registration, IoEvent event) {
+                try {
+                    if (channel == of.listener()) {
+                        onAccept();
+                    } else {
+                        onRead(channel);
+                    }
+                } catch (IOException e) {
+                    // A ring that cannot be taken has woken the loop all the same.
+                }
+            }
+
+            @Override
+            public void close() {
+                try {
+                    channel.close();
+                } catch (IOException e) {
+                    // The kernel closes it even if it reports an error.
+                }
             }
         }
     }

@@ -37,6 +37,7 @@ public class HighwireSocketChannel extends NioSocketChannel {
 
     private State state = State.PLAIN;
     private HighwireIoHandler handler;
+    private long bell;
     private InetSocketAddress peer;
     private byte[] nonce;
     private ProbeClient probe;
@@ -348,7 +349,16 @@ public class HighwireSocketChannel extends NioSocketChannel {
         return writer.wantsRoom() && (link.outgoing().room() > 0 || sign.breakage(link) != null);
     }
 
-    void lieDown(int bell) {
+    Link link() {
+        return link;
+    }
+
+    /** From now on this rings for the event loop. */
+    void bell(long number) {
+        bell = number;
+    }
+
+    void lieDown() {
         link.lieDown(bell, writer.wantsRoom());
     }
 

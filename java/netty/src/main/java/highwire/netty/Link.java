@@ -299,8 +299,8 @@ final class Link {
     }
 
     /** From now on the peer rings. Look at the link once more, behind a full fence. */
-    void lieDown(int bell, boolean wantsRoom) {
-        memory.alarm(++turn << 18 | (long) bell << 1 | (wantsRoom ? Memory.WANTS_ROOM : 0));
+    void lieDown(long bell, boolean wantsRoom) {
+        memory.alarm(++turn << 33 | bell << 1 | (wantsRoom ? Memory.WANTS_ROOM : 0));
         if (!outgoing.isNear() || outgoing.isPending()) {
             completions.requestNotify(false);
         }

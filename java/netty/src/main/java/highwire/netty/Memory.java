@@ -15,7 +15,7 @@ import java.util.concurrent.atomic.AtomicInteger;
  *
  * <pre>
  *      0 | tail u64     written by the peer: bytes that it has written so far × 4, + 1 it writes no more, + 2 it is closed; 2 alone is a reset
- *     64 | alarm u64    0 while this end's event loop is awake, or turn × 2^18, + bell's port × 2, + 1 it wants room. The peer READs it
+ *     64 | alarm u64    0 while this end's event loop is awake, or turn × 2^33, + bell × 2, + 1 it wants room. The peer READs it
  *    128 | what was READ of the peer's alarm u64
  *    256 | credits u64 × blocks: written by the peer. Block number k of the stream to it goes into (k + 1) × 2^16 + block
  *   4096 | blocks, into which the peer WRITEs

@@ -102,6 +102,7 @@ final class Negotiation {
         if (device == null) {
             throw new IOException("no engine is open");
         }
+        HighwireIoHandler.of(loop).bellAt(device);
         link = new Link(device);
     }
 

@@ -4,8 +4,6 @@ import highwire.verbs.Opcode;
 import highwire.verbs.PostSend;
 import highwire.verbs.SendRequest;
 import java.lang.foreign.ValueLayout;
-import java.net.InetAddress;
-import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 
 /**
@@ -93,11 +91,8 @@ final class Outgoing {
     private void ringIfAsleep(boolean isAfterData) {
         long alarm = memory.peerAlarm();
         if (alarm != 0 && alarm != rung && (isAfterData || (alarm & Memory.WANTS_ROOM) != 0)) {
-            int port = (int) (alarm >>> 1) & 0xFFFF;
             rung = alarm;
-            if (port != 0) {
-                link.device().context().ring(new InetSocketAddress(InetAddress.getLoopbackAddress(), port));
-            }
+            link.device().context().ring(alarm >>> 1 & 0xFFFF_FFFFL);
         }
     }
 

@@ -211,10 +211,10 @@ class StreamsTest {
     @ParameterizedTest
     @EnumSource
     void nothing_is_left_behind(Way way) throws Exception {
+        Device.at(engine.door).join();
+        Device.at(other.door).join();
+        long before = engine.files() + other.files();
         try (Pair pair = pair(way).listen()) {
-            Device.at(engine.door).join();
-            Device.at(other.door).join();
-            long before = engine.files() + other.files();
             for (int i = 0; i < 6; i++) {
                 End client = pair.connect();
                 End server = pair.accept();
@@ -223,8 +223,9 @@ class StreamsTest {
                 (i % 2 == 0 ? client : server).channel.close().sync();
                 Engine.until("both ends", () -> client.isInactive && server.isInactive);
             }
-            Engine.until("files to go", () -> engine.files() + other.files() <= before);
+            Engine.until("all but the two loops' bells to go", () -> engine.files() + other.files() <= before + 2);
         }
+        Engine.until("files to go", () -> engine.files() + other.files() <= before);
     }
 
     @ParameterizedTest

@@ -50,7 +50,7 @@ class WaitingTest {
         }
     }
 
-    /** A loop that never sleeps gets no datagram, and takes what comes all the same. */
+    /** A loop that never sleeps is not rung for, and takes what comes all the same. */
     @Test
     void a_loop_waits_as_it_was_told() throws Exception {
         EventLoopGroup group = new MultiThreadIoEventLoopGroup(1, HighwireIoHandler.newFactory(engine.door, IdleStrategy::spinning));

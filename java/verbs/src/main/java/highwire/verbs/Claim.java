@@ -83,7 +83,7 @@ final class Claim {
     }
 
     /** As {@link PeerReceives#disarm}, where the receive was completed. */
-    int disarm(long armed) {
+    long disarm(long armed) {
         return receives.disarm(armed);
     }
 

@@ -1,7 +1,6 @@
 package highwire.verbs;
 
 import java.io.IOException;
-import java.net.InetSocketAddress;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -18,6 +17,7 @@ public final class CompletionChannel extends VerbsObject {
     private final ConcurrentLinkedQueue<CompletionQueue> reported = new ConcurrentLinkedQueue<>();
     private final long[] word = new long[1];
     private volatile boolean isWoken;
+    private Bell bell;
 
     CompletionChannel(Context context, Frames events, long number) {
         super(context, "completion channel");
@@ -51,13 +51,17 @@ public final class CompletionChannel extends VerbsObject {
      * Where programs of this machine wake a thread that waits here, with {@link Context#ring}, and the engine takes no part in it: for those that WRITE into each
      * other's memory, which completes nothing at the other end.
      *
-     * @return an address of the loopback interface, which may be told to others
+     * @return the number of its {@link Bell}, which may be told to others
      * @throws VerbsException no socket can be opened
      */
-    public InetSocketAddress bell() throws VerbsException {
+    public synchronized long bell() throws VerbsException {
         checkOpen();
         try {
-            return events.bell();
+            if (bell == null) {
+                bell = context.bell();
+                events.listen(bell);
+            }
+            return bell.number();
         } catch (IOException e) {
             throw new VerbsException("no bell for the channel", e);
         }
@@ -122,7 +126,11 @@ public final class CompletionChannel extends VerbsObject {
     }
 
     @Override
-    void destroy() {}
+    void destroy() throws VerbsException {
+        if (bell != null) {
+            bell.close();
+        }
+    }
 
     @Override
     void release() {

@@ -60,7 +60,7 @@ public final class CompletionQueue extends VerbsObject {
     private long completed;
 
     private CompletionQueue(
-            Context context, long handle, CompletionChannel channel, int port, Arena arena, MemorySegment ring) {
+            Context context, long handle, CompletionChannel channel, long bell, Arena arena, MemorySegment ring) {
         super(context, "completion queue", channel);
         this.handle = handle;
         this.channel = channel;
@@ -75,7 +75,7 @@ public final class CompletionQueue extends VerbsObject {
         begin();
         this.counters = context.meter.open(false);
         if (channel != null) {
-            Mapped.putLongRelease(ring, Layout.RING_BELL_OFFSET, port);
+            Mapped.putLongRelease(ring, Layout.RING_BELL_OFFSET, bell);
             channel.add(this);
         }
     }
@@ -84,14 +84,14 @@ public final class CompletionQueue extends VerbsObject {
         if (capacity <= 0) {
             throw new IllegalArgumentException("a completion queue for " + capacity + " completions");
         }
-        int port = channel == null ? 0 : channel.bell().getPort();
+        long bell = channel == null ? 0 : channel.bell();
         long[] made = context.frames.ask(Frames.CREATE_CQ, capacity, channel == null ? 0 : channel.number);
         Arena arena = context.resources.open();
         boolean isMade = false;
         try {
             MemorySegment ring = context.mapSegment(made[1], made[2], arena);
             ProducerRing.check(ring, Layout.RING_KIND_COMPLETION);
-            CompletionQueue queue = new CompletionQueue(context, made[0], channel, port, arena, ring);
+            CompletionQueue queue = new CompletionQueue(context, made[0], channel, bell, arena, ring);
             isMade = true;
             return queue;
         } catch (IOException e) {

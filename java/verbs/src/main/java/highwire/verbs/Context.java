@@ -70,13 +70,13 @@ public final class Context implements AutoCloseable {
         this.mtu = (int) welcome[8];
         this.maxSge = (int) welcome[10];
         this.maxInline = (int) welcome[11];
-        this.resources = new Resources(frames, new PeerMappings(directory));
+        this.resources = new Resources(frames, new PeerMappings(directory), new Ringer(directory));
         boolean isMade = false;
         try {
             Arena arena = resources.open();
-            InetSocketAddress engine = new InetSocketAddress(gid.address(), (int) welcome[7]);
-            this.board = new DoorbellBoard(mapSegment(welcome[5], welcome[6], arena), engine);
-            resources.add(board);
+            EngineWaker waker = EngineWaker.open(directory, new InetSocketAddress(gid.address(), (int) welcome[7]));
+            resources.add(waker);
+            this.board = new DoorbellBoard(mapSegment(welcome[5], welcome[6], arena), waker);
             this.tables = new EngineTables(Mapped.mapReadOnly(directory.resolve("engine"), arena));
             this.tracker = LeakDetector.track(this, "context", resources::closeAll);
             isMade = true;
@@ -313,11 +313,23 @@ public final class Context implements AutoCloseable {
      * Wakes the thread that waits on a completion channel of another program of this machine. It finds no
      * completion there, and looks at the memory on which the two have agreed.
      *
-     * @param bell as {@link CompletionChannel#bell} returned
+     * @param bell as {@link CompletionChannel#bell} or {@link Bell#number} returned at a context of the same engine
+     * @return false if nobody listens there any more
      */
-    public void ring(InetSocketAddress bell) {
+    public boolean ring(long bell) {
         checkOpen();
-        board.ringBell(bell);
+        return resources.ringer.ring(bell);
+    }
+
+    /**
+     * Makes a bell for a thread that sleeps in a selector of its own.
+     *
+     * @return the bell
+     * @throws VerbsException why not
+     */
+    public Bell bell() throws VerbsException {
+        checkOpen();
+        return Bell.create(frames, resources, directory);
     }
 
     /** Maps a file of the engine's by its number. */

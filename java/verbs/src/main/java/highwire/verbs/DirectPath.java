@@ -1,8 +1,6 @@
 package highwire.verbs;
 
 import java.lang.foreign.MemorySegment;
-import java.net.InetAddress;
-import java.net.InetSocketAddress;
 
 /**
  * Requests that the posting thread carries out itself, between queue pairs of one engine.
@@ -17,7 +15,6 @@ final class DirectPath {
     private final Context context;
     private final Peer peer;
     private final Claim claim;
-    private InetSocketAddress bell;
 
     DirectPath(Context context, MemorySegment sendRing, int qpn) {
         this.context = context;
@@ -203,11 +200,8 @@ final class DirectPath {
         if (armed == 0 || armed == Layout.ARM_SOLICITED && !isSolicited) {
             return;
         }
-        int port = claim.disarm(armed);
-        if (port != 0) {
-            if (bell == null || bell.getPort() != port) {
-                bell = new InetSocketAddress(InetAddress.getLoopbackAddress(), port);
-            }
+        long bell = claim.disarm(armed);
+        if (bell != 0) {
             context.ring(bell);
         }
     }

@@ -2,9 +2,6 @@ package highwire.verbs;
 
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
-import java.net.InetSocketAddress;
-import java.nio.ByteBuffer;
-import java.nio.channels.DatagramChannel;
 
 /**
  * The bits by which the engine finds queues with new work, and the way to wake it.
@@ -22,15 +19,9 @@ import java.nio.channels.DatagramChannel;
 final class DoorbellBoard {
     private final MemorySegment board;
     private final long bits;
-    private final InetSocketAddress engine;
-    private final DatagramChannel waker;
+    private final EngineWaker waker;
 
-    DoorbellBoard(MemorySegment board, InetSocketAddress engine) throws IOException {
-        this(board, engine, null);
-    }
-
-    /** A board whose engine is woken over this channel; null for one of its own. */
-    DoorbellBoard(MemorySegment board, InetSocketAddress engine, DatagramChannel waker) throws IOException {
+    DoorbellBoard(MemorySegment board, EngineWaker waker) throws IOException {
         long first = Mapped.getLongAcquire(board, 0);
         if ((int) first != Layout.BOARD_MAGIC || (short) (first >>> 32) != Layout.RING_VERSION) {
             throw new VersionException("the doorbell board is not of a version that this library knows");
@@ -40,10 +31,7 @@ final class DoorbellBoard {
             throw new IOException("the doorbell board is shorter than it says");
         }
         this.board = board;
-        this.engine = engine;
-        // Opened last: whatever fails before leaves no descriptor behind.
-        this.waker = waker == null ? DatagramChannel.open() : waker;
-        this.waker.configureBlocking(false);
+        this.waker = waker;
     }
 
     /**
@@ -91,25 +79,8 @@ final class DoorbellBoard {
         }
     }
 
-    /** Wakes the engine. The engine's own timer makes up for a lost datagram. */
+    /** Wakes the engine. */
     void wake() {
-        ringBell(engine);
-    }
-
-    /** Sends an empty datagram. */
-    void ringBell(InetSocketAddress to) {
-        try {
-            waker.send(ByteBuffer.allocate(0), to);
-        } catch (IOException e) {
-            // A full socket means that the sleeper there has enough wake-ups waiting.
-        }
-    }
-
-    void close() {
-        try {
-            waker.close();
-        } catch (IOException e) {
-            // The kernel closes it even if it reports an error.
-        }
+        waker.wake();
     }
 }

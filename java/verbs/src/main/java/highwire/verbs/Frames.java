@@ -1,13 +1,10 @@
 package highwire.verbs;
 
 import java.io.IOException;
-import java.net.InetAddress;
-import java.net.InetSocketAddress;
 import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.ClosedSelectorException;
-import java.nio.channels.DatagramChannel;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
@@ -42,9 +39,11 @@ final class Frames implements AutoCloseable {
     static final int DESTROY_QP = 14;
     static final int MODIFY_QP = 15;
     static final int QUERY_QP = 16;
+    static final int CREATE_BELL = 17;
+    static final int DESTROY_BELL = 18;
 
     /** Words of a good answer, by kind. */
-    private static final int[] ANSWER_WORDS = {0, 13, 1, 2, 0, 3, 0, 2, 0, 3, 0, 4, 0, 9, 0, 0, 18};
+    private static final int[] ANSWER_WORDS = {0, 13, 1, 2, 0, 3, 0, 2, 0, 3, 0, 4, 0, 9, 0, 0, 18, 2, 0};
 
     private static final int HEADER_BYTES = 8;
     private static final int BODY_BYTES_MAX = 1024;
@@ -64,10 +63,6 @@ final class Frames implements AutoCloseable {
     private volatile boolean isClosed;
     /** What is done once when the connection has ended by itself. */
     private volatile Runnable onEnd = () -> { };
-    /**
-     * The socket by which other programs wake the thread that waits for words; null until a program is told of it.
-     */
-    private volatile DatagramChannel bell;
     private boolean hasRung;
 
     private Frames(SocketChannel socket, Selector selector, Duration timeout) {
@@ -177,7 +172,8 @@ final class Frames implements AutoCloseable {
                 // The request was refused, so that nothing was made.
                 continue;
             }
-            if (kind >= CREATE_PD && kind <= CREATE_QP && made.length > 0) {
+            boolean isMaker = kind >= CREATE_PD && kind <= CREATE_QP || kind == CREATE_BELL;
+            if (isMaker && made.length > 0) {
                 request(kind + 1, made[0]);
             }
         }
@@ -298,22 +294,10 @@ final class Frames implements AutoCloseable {
         return ended;
     }
 
-    /** Opens the bell, once. */
-    synchronized InetSocketAddress bell() throws IOException {
-        if (bell == null) {
-            DatagramChannel opened = DatagramChannel.open();
-            try {
-                opened.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0)).configureBlocking(false);
-                opened.register(selector, SelectionKey.OP_READ);
-            } catch (IOException e) {
-                opened.close();
-                throw e;
-            }
-            bell = opened;
-            // A thread that sleeps already does so without the bell.
-            selector.wakeup();
-        }
-        return (InetSocketAddress) bell.getLocalAddress();
+    /** From now on the bell ends waits for words. A thread that waits already does so without it. */
+    void listen(Bell bell) throws IOException {
+        bell.listen(selector);
+        selector.wakeup();
     }
 
     /** Whether the bell has rung since the last call. */
@@ -323,17 +307,17 @@ final class Frames implements AutoCloseable {
         return was;
     }
 
-    /** One datagram at a time: a further one ends the next wait. */
-    private boolean hasRung() throws IOException {
-        DatagramChannel rung = bell;
-        if (rung != null && rung.receive(ByteBuffer.allocate(0)) != null) {
-            hasRung = true;
+    /** Takes what the last look at the selector has found; whether a bell has rung. */
+    private boolean hear() throws IOException {
+        for (SelectionKey key : selector.selectedKeys()) {
+            hasRung |= key.attachment() instanceof Bell bell && bell.hear(key);
         }
+        selector.selectedKeys().clear();
         return hasRung;
     }
 
     /**
-     * Waits for the next word that the engine sends without a request; false if the time passes, the bell
+     * Waits for the next word that the engine sends without a request; false if the time passes, a bell
      * rings or {@link #wakeup} is called first.
      */
     boolean awaitWord(long nanos, long[] word) throws EngineGoneException {
@@ -356,8 +340,7 @@ final class Frames implements AutoCloseable {
                     return false;
                 }
                 int ready = selector.select(Math.max(1, left / 1_000_000));
-                selector.selectedKeys().clear();
-                if (ready == 0 ? deadline - System.nanoTime() > 0 : hasRung()) {
+                if (ready == 0 ? deadline - System.nanoTime() > 0 : hear()) {
                     return false;
                 }
             }
@@ -409,9 +392,6 @@ final class Frames implements AutoCloseable {
 
     private void shut() {
         try {
-            if (bell != null) {
-                bell.close();
-            }
             selector.close();
         } catch (IOException e) {
             // A selector without descriptors left is closed as well.

@@ -8,7 +8,7 @@ package highwire.verbs;
  */
 final class Layout {
     /** The version of the door and of everything that is mapped through it. */
-    static final long DOOR_VERSION = 2;
+    static final long DOOR_VERSION = 3;
     /** The first word sent to a door: "HWDOOR". */
     static final long DOOR_MAGIC = 0x0000_524F_4F44_5748L;
 

@@ -10,7 +10,7 @@ import java.lang.foreign.MemorySegment;
  *  receive ring                                        completion ring
  *  128 tail u64       receives posted                   144 completed u64  receives that peers have completed
  *  256 head u64       receives taken                    384 arm u64        how much the owner wants a wake-up
- *  264 held u64       not 0: the engine alone takes     392 bell u64       the UDP port of its bell
+ *  264 held u64       not 0: the engine alone takes     392 bell u64       the number of its bell, or 0
  *  512 slots, of which one is
  *      a receive      0 wr_id u64 │ 8 pieces u8 … │ 16 address u64 │ 24 length u32 │ 28 key u32
  *      or, completed, 0 wr_id u64 │ 8 status, opcode, flags │ 16 length u32 │ 20 immediate u32 │ 24 QPN │ 56 number + 1 u64
@@ -99,10 +99,10 @@ final class PeerReceives {
         return (long) Mapped.LONG.getVolatile(completions, Layout.RING_ARM_OFFSET);
     }
 
-    /** Takes the duty of waking the owner, who waited like this; the UDP port of its bell, or 0 if another has the duty. */
-    int disarm(long armed) {
+    /** Takes the duty of waking the owner, who waited like this; the number of its bell, or 0 if another has the duty. */
+    long disarm(long armed) {
         return Mapped.LONG.compareAndSet(completions, Layout.RING_ARM_OFFSET, armed, 0L)
-                ? (int) Mapped.getLongOpaque(completions, Layout.RING_BELL_OFFSET) & 0xFFFF
+                ? Mapped.getLongOpaque(completions, Layout.RING_BELL_OFFSET)
                 : 0;
     }
 }

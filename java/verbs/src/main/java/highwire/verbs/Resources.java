@@ -11,19 +11,22 @@ import java.util.concurrent.ConcurrentHashMap;
 final class Resources {
     final Frames frames;
     final PeerMappings peers;
+    final Ringer ringer;
     private final Set<Arena> arenas = ConcurrentHashMap.newKeySet();
     private final Set<Frames> channels = ConcurrentHashMap.newKeySet();
-    private volatile DoorbellBoard board;
+    private final Set<Bell> bells = ConcurrentHashMap.newKeySet();
+    private volatile EngineWaker waker;
 
-    Resources(Frames frames, PeerMappings peers) {
+    Resources(Frames frames, PeerMappings peers, Ringer ringer) {
         this.frames = frames;
         this.peers = peers;
+        this.ringer = ringer;
         // Threads that wait for completions hear of it as soon as the one that has asked.
         frames.onEnd(() -> channels.forEach(Frames::wakeup));
     }
 
-    void add(DoorbellBoard made) {
-        board = made;
+    void add(EngineWaker made) {
+        waker = made;
     }
 
     void add(Frames channel) {
@@ -33,6 +36,15 @@ final class Resources {
     void close(Frames channel) {
         channels.remove(channel);
         channel.close();
+    }
+
+    void add(Bell bell) {
+        bells.add(bell);
+    }
+
+    /** Whether the bell had not been closed. */
+    boolean remove(Bell bell) {
+        return bells.remove(bell);
     }
 
     /** An arena for mappings that go together. */
@@ -53,9 +65,11 @@ final class Resources {
         for (Arena arena : arenas) {
             close(arena);
         }
-        if (board != null) {
-            board.close();
+        if (waker != null) {
+            waker.close();
         }
+        ringer.close();
+        bells.forEach(Bell::shut);
         channels.forEach(this::close);
         frames.close();
     }

@@ -15,8 +15,6 @@ import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
-import java.net.InetAddress;
-import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
@@ -49,11 +47,11 @@ final class Mailbox implements AutoCloseable {
     private static final long PATIENCE_NANOS = 5_000_000_000L;
 
     /** The data of one end that its peer needs. */
-    private record Address(int depth, int segment, long memory, int key, long sleeper, int sleeperKey, int bell) {
+    private record Address(int depth, int segment, long memory, int key, long sleeper, int sleeperKey, long bell) {
         static Address parse(String[] words) {
             Address address = new Address(Integer.parseInt(words[0]), Integer.parseInt(words[1]), Long.parseLong(words[2]), Integer.parseUnsignedInt(words[3]),
-                    Long.parseLong(words[4]), Integer.parseUnsignedInt(words[5]), Integer.parseInt(words[6]));
-            if (address.depth < 1 || address.depth > Link.DEPTH_MAX || address.segment < 1 || address.bell < 1 || address.bell > 0xFFFF) {
+                    Long.parseLong(words[4]), Integer.parseUnsignedInt(words[5]), Long.parseLong(words[6]));
+            if (address.depth < 1 || address.depth > Link.DEPTH_MAX || address.segment < 1 || address.bell < 1 || address.bell > 0xFFFF_FFFFL) {
                 throw new IllegalArgumentException("its mailbox is none");
             }
             return address;
@@ -76,7 +74,6 @@ final class Mailbox implements AutoCloseable {
     private final MemoryRegion memory;
     private final ByteBuffer bytes;
     private Address peer;
-    private InetSocketAddress bell;
     private PostSend write;
     private PostSend want;
     private PostSend readTaken;
@@ -120,7 +117,6 @@ final class Mailbox implements AutoCloseable {
     /** Reads the peer's data. */
     void connect(String[] words) {
         peer = Address.parse(words);
-        bell = new InetSocketAddress(InetAddress.getLoopbackAddress(), peer.bell);
         write = qp.postSend(new SendRequest(Opcode.WRITE).remote(peer.memory, peer.key).sge(memory, 0, 0));
         want = qp.postSend(new SendRequest(Opcode.WRITE).remote(peer.memory + WANTED, peer.key).sge(memory, ONE, 8));
         readTaken = qp.postSend(new SendRequest(Opcode.READ).remote(peer.memory, peer.key).sge(memory, PEER_TAKEN, 8));
@@ -178,7 +174,7 @@ final class Mailbox implements AutoCloseable {
         long sleep = (long) LONG.get(memory.segment(), PEER_SLEEP);
         if ((sleep & 1) != 0 && sleep != peerSleep) {
             peerSleep = sleep;
-            context.ring(bell);
+            context.ring(peer.bell);
         }
     }
 
@@ -223,7 +219,7 @@ final class Mailbox implements AutoCloseable {
     void taken() {
         taken++;
         if (giveBack(memory.segment(), taken)) {
-            context.ring(bell);
+            context.ring(peer.bell);
         }
     }
 

@@ -5,13 +5,12 @@ import highwire.verbs.CompletionChannel;
 import highwire.verbs.MemoryRegion;
 import highwire.verbs.RdmaArena;
 import highwire.verbs.VerbsException;
-import java.net.InetSocketAddress;
 
 /** A thread that may sleep, as its peers see it: a word that is odd while it sleeps, which they READ, and a bell. */
 final class Sleeper implements AutoCloseable {
     private final RdmaArena arena;
     private final MemoryRegion memory;
-    private final InetSocketAddress bell;
+    private final long bell;
     private final SleepWord word;
 
     Sleeper(Device device, CompletionChannel channel) throws VerbsException {
@@ -30,7 +29,7 @@ final class Sleeper implements AutoCloseable {
     }
 
     String introduction() {
-        return memory.address() + " " + Integer.toUnsignedString(memory.rkey()) + " " + bell.getPort();
+        return memory.address() + " " + Integer.toUnsignedString(memory.rkey()) + " " + bell;
     }
 
     /** From now on peers ring. Look once more for messages that they wrote before. */
