@@ -118,7 +118,8 @@ impl<'a> Thread<'a> {
 
 fn found(pumped: Pumped) -> Found {
     let Pumped { work, packets, completions, visitors_finds } = pumped;
-    Found { work: work > 0 || completions > 0, packets: packets > 0, visitors_finds }
+    let completions = completions > 0;
+    Found { work: work > 0 || completions, packets: packets > 0, completions, visitors_finds }
 }
 
 /// Whether a lane has packets.

@@ -29,7 +29,8 @@ impl Engine {
             true => by,
             false => self.deferral.on_bells(by, requests > 0, || self.time.now()),
         };
-        let mut packets = self.release_held() + self.receive();
+        let mut packets =
+            if self.leaves_packets(by, requests) { 0 } else { self.release_held() + self.receive() };
         let expired = self.expire(requests + packets > 0, &mut packets);
         let work = requests + packets;
         self.turn.has_received = false;
@@ -71,6 +72,15 @@ impl Engine {
         });
         self.deferral.end_turn(by, overdue, requests > 0, || self.time.now());
         pumped
+    }
+
+    /// Whether packets are left for the next turn: a request of a program behind the door is to leave before a look at the socket, which is most often in
+    /// vain. Never twice in a row.
+    #[inline]
+    fn leaves_packets(&mut self, by: By, requests: u32) -> bool {
+        let may_leave = requests > 0 && !by.is_visitor() && !self.objects.on_demand.is_empty();
+        self.turn.left_packets = may_leave && !self.turn.left_packets;
+        self.turn.left_packets
     }
 
     /// Takes packets from the RNIC until it has none, or the ways take no more.

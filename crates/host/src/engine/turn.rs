@@ -44,6 +44,8 @@ pub(super) struct Turn {
     pub(super) has_received: bool,
     /// Turns of visitors that found packets.
     pub(super) visitors_finds: u64,
+    /// The last turn has taken requests of programs and no packets.
+    pub(super) left_packets: bool,
     /// The RNIC had more to send than one turn takes.
     pub(super) more_to_send: bool,
     /// This turn takes all packets that have arrived.

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn turn(packets: u32, visitors_finds: u64) -> Option<Found> {
-        Some(Found { packets: packets > 0, work: packets > 0, visitors_finds })
+        Some(Found { packets: packets > 0, work: packets > 0, visitors_finds, ..Found::default() })
     }
 
     /// Wakes it until it has judged.

@@ -70,6 +70,8 @@ pub struct Background {
     lanes: Vec<LaneWatch>,
     patience: Patience,
     idle_turns: u32,
+    /// The last turns have told programs of completions.
+    has_told: bool,
     has_slept: bool,
     /// Sleeps in a row that nothing has ended, and whether many of them make a sleep longer.
     quiet_sleeps: u32,
@@ -98,6 +100,7 @@ impl Background {
             lanes: (0..lanes).map(|_| LaneWatch::default()).collect(),
             patience,
             idle_turns: 0,
+            has_told: false,
             has_slept: true,
             quiet_sleeps: 0,
             may_sleep_long: true,
@@ -155,6 +158,7 @@ impl Background {
 
     /// What a turn of a lane has found, or `None` if another thread was running it.
     pub fn note_turn(&mut self, lane: usize, found: Option<Found>) {
+        self.has_told |= found.is_some_and(|found| found.completions);
         self.lanes[lane].note_turn(found, self.has_slept);
     }
 
@@ -166,19 +170,25 @@ impl Background {
         now: impl FnOnce() -> Instant,
     ) -> Next {
         self.has_slept = false;
+        let was_idle = self.idle_turns > 0;
         self.idle_turns = if worked { 0 } else { self.idle_turns.saturating_add(1) };
+        // A program that was waited for has something to do now, and another look would only keep it from this core. Where work follows
+        // work there is something to do here as well.
+        let gives_way = std::mem::take(&mut self.has_told) && was_idle;
         // Where others spin, this thread's spinning is at their cost.
         let others_spin = self.is_led() || self.lanes.iter().any(LaneWatch::visitors_are_near);
         let next = match &mut self.patience {
-            Patience::Learnt(vigil) => match (vigil.goes_on(worked, now()), worked) {
-                (false, _) => Next::Sleep,
-                (true, true) => Next::Turn,
-                (true, false) => {
-                    // It gives its core away whatever it sees there, but the others are to know of this thread.
-                    others_poll();
-                    Next::MakeWay
+            Patience::Learnt(vigil) => {
+                match (vigil.goes_on(worked, gives_way, now()), worked && !gives_way) {
+                    (false, _) => Next::Sleep,
+                    (true, true) => Next::Turn,
+                    (true, false) => {
+                        // It gives its core away whatever it sees there, but the others are to know of this thread.
+                        others_poll();
+                        Next::MakeWay
+                    }
                 }
-            },
+            }
             Patience::Turns(_) if worked => Next::Turn,
             Patience::Turns(most) if self.idle_turns > *most || others_spin => Next::Sleep,
             // Only a thread that would go on polling says that it does.
@@ -313,5 +323,34 @@ impl Background {
         let next = self.duty.next(event);
         debug_assert!(next.is_some(), "{:?} in {:?}", event, self.duty);
         self.duty = next.unwrap_or(Duty::Polling);
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use super::*;
+
+    const NOTHING: Found = Found { work: false, packets: false, completions: false, visitors_finds: 0 };
+    const PACKET: Found = Found { work: true, packets: true, ..NOTHING };
+    const TOLD: Found = Found { completions: true, ..PACKET };
+
+    /// What the thread does after each of these turns, a microsecond apart.
+    fn play(turns: &[Found]) -> Vec<Next> {
+        let mut thread = Background::alone(1);
+        let each = turns.iter().zip(1..).map(|(found, micros)| {
+            thread.note_turn(0, Some(*found));
+            thread.on_turn(found.work, || false, || Instant::ZERO + Duration::from_micros(micros))
+        });
+        each.collect()
+    }
+
+    #[test]
+    fn a_thread_gives_way_at_once_to_a_program_that_it_has_told_of_a_completion_but_not_amid_work() {
+        use Next::{MakeWay, Turn};
+        assert_eq!(play(&[NOTHING, TOLD, NOTHING, TOLD]), [MakeWay; 4]);
+        assert_eq!(play(&[NOTHING, PACKET, NOTHING]), [MakeWay, Turn, MakeWay]);
+        assert_eq!(play(&[NOTHING, PACKET, TOLD, TOLD]), [MakeWay, Turn, Turn, Turn]);
+        // A completion during the work before says nothing of this time.
+        assert_eq!(play(&[NOTHING, PACKET, TOLD, NOTHING, PACKET]), [MakeWay, Turn, Turn, MakeWay, Turn]);
     }
 }

@@ -13,6 +13,8 @@ pub struct Found {
     pub work: bool,
     /// Packets were.
     pub packets: bool,
+    /// Programs have been told that something is complete.
+    pub completions: bool,
     /// Turns of visitors that found packets, so far.
     pub visitors_finds: u64,
 }

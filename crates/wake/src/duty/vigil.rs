@@ -46,12 +46,12 @@ pub struct Vigil {
 }
 
 impl Vigil {
-    /// After a turn: whether to make another one at once, and not to sleep. Without work the core is to be given away first.
-    pub fn goes_on(&mut self, has_worked: bool, now: Instant) -> bool {
+    /// After a turn: whether to make another one at once, and not to sleep. Without work, or if the thread `gives_way` after it, the core is to be given away first.
+    pub fn goes_on(&mut self, has_worked: bool, gives_way: bool, now: Instant) -> bool {
         if has_worked {
             self.on_work(now);
         }
-        has_worked || self.stays_awake(now)
+        has_worked && !gives_way || self.stays_awake(now)
     }
 
     fn on_work(&mut self, now: Instant) {

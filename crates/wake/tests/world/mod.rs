@@ -237,7 +237,7 @@ impl World {
         }
         let packets = std::mem::take(&mut lane.packets);
         let expired = lane.timer.take_if(|(due, _)| *due <= self.now).is_some();
-        Some(Found { work: packets || expired, packets, visitors_finds: 0 })
+        Some(Found { work: packets || expired, packets, ..Found::default() })
     }
 
     /// A visitor takes a lane, or lets go of it and leaves a timer there.

@@ -17,8 +17,8 @@ import java.time.Duration;
 /** A session with a server. One thread at a time. Several calls may be in flight, each in a slot. */
 public final class RpcClient implements AutoCloseable {
     private static final int SPINS_PER_LOOK = 1 << 12;
-    /** The same if an engine has to run before a message can arrive. */
-    private static final int SPINS_FOR_ENGINE = 1 << 5;
+    /** The same if an engine has to run before a message can arrive: that may want this very core, each time. */
+    private static final int SPINS_FOR_ENGINE = 1;
     private static final long LOOK_NANOS = 50_000_000;
 
     private final SocketChannel channel;

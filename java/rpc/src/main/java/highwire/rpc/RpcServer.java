@@ -35,8 +35,8 @@ public final class RpcServer implements AutoCloseable {
     static final int GREETINGS_MAX = 64;
     private static final int TURNS_PER_LOOK = 1 << 16;
     private static final int IDLE_TURNS_PER_YIELD = 1 << 12;
-    /** The same if an engine has to run before a message can arrive from one of the sessions. */
-    private static final int IDLE_TURNS_FOR_ENGINE = 1 << 5;
+    /** The same if an engine has to run before a message can arrive from one of the sessions: that may want this very core, each time. */
+    private static final int IDLE_TURNS_FOR_ENGINE = 1;
     private static final Duration LOOK = Duration.ofMillis(50);
     /** After an attempt to reach an engine that failed. */
     private static final long PAUSE_NANOS = 1_000_000_000;

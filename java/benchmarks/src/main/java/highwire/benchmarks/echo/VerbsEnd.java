@@ -31,11 +31,6 @@ final class VerbsEnd implements AutoCloseable {
     private static final VarHandle INT = ValueLayout.JAVA_INT.varHandle();
     private static final Duration PATIENCE = Duration.ofSeconds(30);
     private static final int DEPTH = 16;
-    /**
-     * If an engine has to run before a message can arrive, a polling thread yields its core after this many
-     * turns.
-     */
-    private static final int SPINS_PER_YIELD = 32;
 
     final int bytes;
     private final Waits waits;
@@ -53,7 +48,6 @@ final class VerbsEnd implements AutoCloseable {
     private long peerAddress;
     private int peerKey;
     private boolean isNear;
-    private int spins;
     private volatile boolean isStopped;
 
     VerbsEnd(int bytes, Waits waits) throws IOException {
@@ -89,7 +83,8 @@ final class VerbsEnd implements AutoCloseable {
     }
 
     private void pause() {
-        if (!isNear && ++spins % SPINS_PER_YIELD == 0) {
+        if (!isNear) {
+            // An engine has to run before a message can arrive, and it may want this very core.
             Thread.yield();
         } else {
             Thread.onSpinWait();
