@@ -529,15 +529,22 @@ fn a_program_wakes_the_engine_by_its_pipe_and_the_engine_empties_it() {
     let (_device, door) = open();
     let (mut a, mut b) = (Client::connect(&door), Client::connect(&door));
     let (mut qa, mut qb) = (a.queue_pair_on_demand(), b.queue_pair_on_demand());
+    let pipe = a.pipe();
+    let ring = || (&pipe).write_all(&[1]).expect("room");
+    // No engine, itself included, has sent it a packet that would have it expect rings.
+    for _ in 0..20 {
+        until("its sleep", || a.board.ring_seqcst(qa.send_bell));
+        ring();
+        until("the end of the ring", || !is_readable(&pipe));
+    }
     a.connect_to(&qa, &qb);
     b.connect_to(&qb, &qa);
-    let pipe = a.pipe();
     let mut rings = 0;
     for wr_id in 0..1000 {
         qb.leave_receive(wr_id, 0, 64);
         qa.leave(&SendWr::new(wr_id, Operation::Send, &[]));
         if a.board.ring_seqcst(qa.send_bell) {
-            (&pipe).write_all(&[1]).expect("room");
+            ring();
             rings += 1;
         }
         assert_eq!((qb.completion().wr_id, qa.completion().wr_id), (wr_id, wr_id));

@@ -91,7 +91,8 @@ class BellsTest extends WithEngine {
     @Test
     void aProgramThatEndsTakesItsBellsAlong() throws Exception {
         Context owner = engine.context();
-        long bell = owner.completionChannel().bell();
+        CompletionChannel channel = owner.completionChannel();
+        long bell = channel.bell();
         assertTrue(Files.exists(file(bell)));
         // As a killed program: its connection ends, and it asks for nothing.
         owner.resources.closeAll();
@@ -99,6 +100,8 @@ class BellsTest extends WithEngine {
         try (Context ringer = engine.context()) {
             assertFalse(ringer.ring(bell));
         }
+        channel.close();
+        owner.close();
     }
 
     @Test
