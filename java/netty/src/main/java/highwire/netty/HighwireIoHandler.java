@@ -314,6 +314,8 @@ public final class HighwireIoHandler implements IoHandler {
         private void onAccept() throws IOException {
             for (SelectableChannel ringer = of.accept(); ringer != null; ringer = of.accept()) {
                 register(new Source(ringer), NioIoOps.READ);
+                // It has connected in order to ring, so that a byte is here or about to come.
+                onRead(ringer);
             }
         }
 
