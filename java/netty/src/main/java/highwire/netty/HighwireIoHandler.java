@@ -47,6 +47,7 @@ public final class HighwireIoHandler implements IoHandler {
     private final List<HighwireSocketChannel> channels = new ArrayList<>();
     private final IdleStrategy idle;
     private final Map<Device, LoopBell> bells = new ConcurrentHashMap<>();
+    private boolean hasEnded;
     private int busyTurns;
     private volatile boolean isAsleep;
     private volatile long turns;
@@ -119,12 +120,15 @@ public final class HighwireIoHandler implements IoHandler {
     /**
      * The bell of this loop at an engine. Asks the engine if there is none yet, and closes those at engines that have ended.
      *
-     * @throws VerbsException the engine refuses
+     * @throws IOException the engine refuses, or the loop has ended
      */
-    synchronized LoopBell bellAt(Device device) throws VerbsException {
+    synchronized LoopBell bellAt(Device device) throws IOException {
         LoopBell known = bells.get(device);
         if (known != null) {
             return known;
+        }
+        if (hasEnded) {
+            throw new IOException("the event loop has ended");
         }
         bells.keySet().stream().filter(other -> other.failure() != null).toList().forEach(this::closeBellAt);
         LoopBell made = new LoopBell(device.context().bell());
@@ -136,6 +140,12 @@ public final class HighwireIoHandler implements IoHandler {
         LoopBell bell = bells.remove(device);
         // That asks the engine.
         Device.control(() -> Device.close(bell));
+    }
+
+    /** From now on no bell is made: nobody would close it. */
+    private synchronized void closeBells() {
+        hasEnded = true;
+        bells.keySet().forEach(this::closeBellAt);
     }
 
     /** How often the loop has looked at its channels. */
@@ -153,7 +163,7 @@ public final class HighwireIoHandler implements IoHandler {
                 register(bell.listening(), NioIoOps.ACCEPT);
             }
             channel.bell(bell.of.number());
-        } catch (VerbsException e) {
+        } catch (IOException e) {
             channel.link().fail("no peer can wake the event loop: " + e.getMessage());
         }
     }
@@ -256,7 +266,8 @@ public final class HighwireIoHandler implements IoHandler {
     public void destroy() {
         OF_LOOP.remove(executor);
         sockets.destroy();
-        bells.keySet().forEach(this::closeBellAt);
+        // A call that is on its way may make a bell, and holds the lock meanwhile.
+        Device.control(this::closeBells);
     }
 
     @Override
@@ -314,16 +325,15 @@ public final class HighwireIoHandler implements IoHandler {
         private void onAccept() throws IOException {
             for (SelectableChannel ringer = of.accept(); ringer != null; ringer = of.accept()) {
                 register(new Source(ringer), NioIoOps.READ);
-                // It has connected in order to ring, so that a byte is here or about to come.
-                onRead(ringer);
+                // Connecting is the first ring, and bytes may have followed.
+                rung();
+                of.take(ringer);
             }
         }
 
-        private void onRead(SelectableChannel ringer) {
-            if (of.take(ringer)) {
-                // One thread writes it.
-                rings = rings + 1;
-            }
+        private void rung() {
+            // One thread writes it.
+            rings = rings + 1;
         }
 
         /** The listening socket, or a peer's connection. */
@@ -344,8 +354,8 @@ public final class HighwireIoHandler implements IoHandler {
                 try {
                     if (channel == of.listener()) {
                         onAccept();
-                    } else {
-                        onRead(channel);
+                    } else if (of.take(channel)) {
+                        rung();
                     }
                 } catch (IOException e) {
                     // A ring that cannot be taken has woken the loop all the same.

@@ -37,6 +37,7 @@ final class Negotiation {
     }
 
     private final EventLoop loop;
+    private final HighwireIoHandler handler;
     private final Path door;
     private final SocketChannel socket;
     private final boolean isServer;
@@ -48,7 +49,8 @@ final class Negotiation {
 
     Negotiation(EventLoop loop, SocketChannel socket, boolean isServer, byte[] nonce, Outcome outcome) {
         this.loop = loop;
-        this.door = HighwireIoHandler.of(loop).door();
+        this.handler = HighwireIoHandler.of(loop);
+        this.door = handler.door();
         this.socket = socket;
         this.isServer = isServer;
         this.outcome = outcome;
@@ -102,7 +104,7 @@ final class Negotiation {
         if (device == null) {
             throw new IOException("no engine is open");
         }
-        HighwireIoHandler.of(loop).bellAt(device);
+        handler.bellAt(device);
         link = new Link(device);
     }
 

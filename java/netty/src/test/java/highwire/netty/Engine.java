@@ -11,8 +11,10 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Comparator;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /** A `highwire serve` of a test's own, in a folder of its own. */
@@ -58,9 +60,9 @@ final class Engine implements AutoCloseable {
     }
 
     /** Files that the engine has in its directory now: its own, and those of queues and memory. */
-    long files() {
+    Set<Path> files() {
         try (Stream<Path> files = Files.list(door.getParent())) {
-            return files.count();
+            return files.collect(Collectors.toSet());
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }

@@ -17,8 +17,8 @@ import java.util.concurrent.ConcurrentHashMap;
 /**
  * Where other programs of this machine wake a thread of this one that sleeps in a {@link Selector}, with {@link Context#ring}. The engine takes no part in it.
  *
- * <p>It is a Unix-domain socket in the engine's directory, which no other user can enter. Each program that rings connects once and writes a byte for each ring. A named
- * pipe would be cheaper, but a thread of a JVM cannot wait for one with a time-out. The engine gives out the number, and removes the file when the bell or its program has ended.
+ * <p>It is a Unix-domain socket in the engine's directory, which no other user can enter. Each program that rings connects once, which is its first ring, and writes a byte for each further
+ * one. A named pipe would be cheaper, but a thread of a JVM cannot wait for one with a time-out. The engine gives out the number, and removes the file when the bell or its program has ended.
  *
  * <p>One thread listens: it registers {@link #listener}, and each channel that {@link #accept} returns, with its selector.
  */

@@ -46,8 +46,8 @@ final class Ringer {
             boolean isKept = false;
             try {
                 made.configureBlocking(false);
-                // If its queue is full the listener has been woken, and has yet to look.
-                isKept = made.connect(UnixDomainSocketAddress.of(Bell.path(directory, bell))) && isWritten(made) && keep(bell, made);
+                // Connecting rings: a byte behind it would wake the listener once more. If its queue is full the listener has been woken, and has yet to look.
+                isKept = made.connect(UnixDomainSocketAddress.of(Bell.path(directory, bell))) && keep(bell, made);
                 return true;
             } finally {
                 if (!isKept) {

@@ -2,6 +2,7 @@ package highwire.verbs;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -12,6 +13,7 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
+import java.nio.channels.SelectableChannel;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -102,6 +104,19 @@ class BellsTest extends WithEngine {
         }
         channel.close();
         owner.close();
+    }
+
+    @Test
+    void connectingIsTheFirstRingAndEachFurtherOneIsAByte() throws Exception {
+        try (Context owner = engine.context(); Context ringer = engine.context(); Bell bell = owner.bell()) {
+            assertTrue(ringer.ring(bell.number()));
+            SelectableChannel connection = bell.accept();
+            assertNotNull(connection);
+            assertFalse(bell.take(connection), "a byte behind the connection would wake the listener twice");
+            assertTrue(ringer.ring(bell.number()));
+            assertNull(bell.accept());
+            assertTrue(bell.take(connection));
+        }
     }
 
     @Test
