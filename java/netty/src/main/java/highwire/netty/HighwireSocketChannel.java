@@ -376,16 +376,18 @@ public class HighwireSocketChannel extends NioSocketChannel {
             writer.retry();
             unsafe().forceFlush();
         }
+        boolean mayRead = isOpen() && reader.mayRead();
+        // Asked before the looks for bytes and for the end, which then see all that the peer has done before it closed.
+        IOException broken = mayRead ? sign.breakage(link) : null;
         if (isOpen() && reader.mayEnd(link)) {
             reader.end();
             return true;
         }
-        if (isOpen() && reader.mayRead()) {
+        if (mayRead) {
             if (link.readable() > 0) {
                 reader.read(link);
                 return true;
             }
-            IOException broken = sign.breakage(link);
             if (broken != null) {
                 pipeline().fireExceptionCaught(broken);
                 unsafe().close(voidPromise());

@@ -3,6 +3,7 @@ package highwire.netty;
 import io.netty.bootstrap.Bootstrap;
 import io.netty.bootstrap.ServerBootstrap;
 import io.netty.channel.Channel;
+import io.netty.channel.ChannelFactory;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInitializer;
@@ -25,7 +26,7 @@ final class Pair implements AutoCloseable {
     final EventLoopGroup serverGroup;
     final EventLoopGroup clientGroup;
     private final Class<? extends ServerChannel> serverType;
-    private final Class<? extends Channel> clientType;
+    ChannelFactory<? extends Channel> clients;
     final BlockingQueue<End> accepted = new LinkedBlockingQueue<>();
     Channel listener;
     boolean isAutoRead = true;
@@ -41,7 +42,7 @@ final class Pair implements AutoCloseable {
         this.serverGroup = serverGroup;
         clientGroup = group(clientDoor);
         serverType = serverDoor == null ? NioServerSocketChannel.class : HighwireServerSocketChannel.class;
-        clientType = clientDoor == null ? NioSocketChannel.class : HighwireSocketChannel.class;
+        clients = clientDoor == null ? NioSocketChannel::new : HighwireSocketChannel::new;
     }
 
     private static EventLoopGroup group(Path door) {
@@ -88,7 +89,7 @@ final class Pair implements AutoCloseable {
     }
 
     Bootstrap client() {
-        return new Bootstrap().group(clientGroup).channel(clientType).option(ChannelOption.AUTO_READ, isAutoRead).option(ChannelOption.ALLOW_HALF_CLOSURE, isHalfClosed)
+        return new Bootstrap().group(clientGroup).channelFactory(clients).option(ChannelOption.AUTO_READ, isAutoRead).option(ChannelOption.ALLOW_HALF_CLOSURE, isHalfClosed)
                 .handler(new ChannelInitializer<Channel>() {
                     @Override
                     protected void initChannel(Channel channel) {

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -15,7 +16,9 @@ import io.netty.channel.EventLoopGroup;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.channel.socket.ChannelInputShutdownEvent;
 import io.netty.channel.socket.ChannelInputShutdownReadComplete;
+import io.netty.channel.socket.SocketChannelConfig;
 import java.io.IOException;
+import java.lang.reflect.Proxy;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -26,6 +29,7 @@ import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -263,6 +267,41 @@ class StreamsTest {
         Throwable refused = assertThrows(ExecutionException.class, () -> late.get(Engine.PATIENCE_SECONDS, TimeUnit.SECONDS)).getCause();
         assertEquals("the event loop has ended", refused.getMessage());
         Engine.until("files to go", () -> before.containsAll(files()));
+    }
+
+    /** A client's channel beside which something else happens once, in the middle of a turn. */
+    private static final class Interrupted extends HighwireSocketChannel {
+        private final AtomicReference<Runnable> once = new AtomicReference<>();
+        private final SocketChannelConfig watched = (SocketChannelConfig) Proxy.newProxyInstance(
+                getClass().getClassLoader(), new Class<?>[] {SocketChannelConfig.class}, (proxy, method, arguments) -> {
+                    if (method.getName().equals("isAutoRead") && StackWalker.getInstance().walk(frames -> frames.anyMatch(at -> at.getMethodName().equals("turn")))) {
+                        Runnable beside = once.getAndSet(null);
+                        if (beside != null) {
+                            beside.run();
+                        }
+                    }
+                    return method.invoke(super.config(), arguments);
+                });
+
+        @Override
+        public SocketChannelConfig config() {
+            return watched == null ? super.config() : watched;
+        }
+    }
+
+    @Test
+    void a_peer_that_closes_in_the_middle_of_a_turn_breaks_nothing() throws Exception {
+        try (Pair pair = pair(Way.NEAR).listen()) {
+            pair.clients = Interrupted::new;
+            End client = pair.connect();
+            End server = pair.accept();
+            Interrupted channel = (Interrupted) client.channel;
+            channel.once.set(() -> server.channel.close().syncUninterruptibly());
+            client.channel.eventLoop().submit(() -> { }).sync();
+            Engine.until("the end", () -> client.isInactive);
+            assertNull(channel.once.get());
+            assertTrue(client.exceptions.isEmpty(), client.exceptions.toString());
+        }
     }
 
     @ParameterizedTest
