@@ -30,18 +30,24 @@ static void wait_for_each_other(int from, int to)
     CHECK_EQUAL(read(from, &byte, 1), 1);
 }
 
+/* An end that is connected, with room for a message. */
+static void begin(struct end *end, struct ibv_context *context, int from, int to, uint32_t own_psn, uint32_t peer_psn)
+{
+    struct place peer;
+    rig_end(end, context, BYTES);
+    rig_queue_pair(end, IBV_QPT_RC);
+    rig_init(end->qp);
+    rig_receive(end, 1, 0, BYTES);
+    swap_places(end, from, to, &peer);
+    rig_to(end->qp, peer.qp_num, peer.gid, own_psn, peer_psn);
+    wait_for_each_other(from, to);
+}
+
 /* The end that receives one message. */
 static void receive_one(struct ibv_context *context, int from, int to, const char *way)
 {
     struct end end;
-    struct place peer;
-    rig_end(&end, context, BYTES);
-    rig_queue_pair(&end, IBV_QPT_RC);
-    rig_init(end.qp);
-    rig_receive(&end, 1, 0, BYTES);
-    swap_places(&end, from, to, &peer);
-    rig_to(end.qp, peer.qp_num, peer.gid, 0x222222, 0x111111);
-    wait_for_each_other(from, to);
+    begin(&end, context, from, to, 0x222222, 0x111111);
     struct ibv_wc wc = rig_next(end.recv_cq);
     if (!strcmp(way, "exit"))
         exit(wc.status == IBV_WC_SUCCESS ? 0 : 1);
@@ -62,13 +68,7 @@ static void receive_one(struct ibv_context *context, int from, int to, const cha
 static void send_one(struct ibv_context *context, int from, int to, const char *way)
 {
     struct end end;
-    struct place peer;
-    rig_end(&end, context, BYTES);
-    rig_queue_pair(&end, IBV_QPT_RC);
-    rig_init(end.qp);
-    swap_places(&end, from, to, &peer);
-    rig_to(end.qp, peer.qp_num, peer.gid, 0x111111, 0x222222);
-    wait_for_each_other(from, to);
+    begin(&end, context, from, to, 0x111111, 0x222222);
     rig_post(&end, IBV_WR_SEND, 7, 0, BYTES, NULL, 0);
     struct ibv_wc wc = rig_next(end.send_cq);
     CHECK_EQUAL(wc.status, IBV_WC_SUCCESS);
