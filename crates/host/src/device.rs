@@ -44,6 +44,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+/// How long a process that ends waits for threads that run its engines.
+const LAST_PATIENCE: highwire_stdx::Duration = highwire_stdx::Duration::from_millis(20);
 /// The longest sleep of a thread that runs the lanes while it waits.
 const WAIT_MAX: highwire_stdx::Duration = highwire_stdx::Duration::from_millis(20);
 
@@ -260,16 +262,22 @@ impl Device {
     }
 
     /// Sends the acknowledgements that wait for this process's next step, since there is none: the process ends, and leaves the device open.
+    /// Waits a little for a thread that runs the engine; one that the end has stopped in there may never leave.
     pub fn send_the_last(&self) {
         if self.owner.is_inherited() {
             return;
         }
+        let begun = self.owner.clock.now();
         for lane in &self.owner.lanes {
-            // A thread that runs the engine now sends them in its turn.
-            let _ = lane.try_run(|engine| {
-                engine.begin_post();
-                engine.finish_control();
-            });
+            let send = || {
+                lane.try_run(|engine| {
+                    engine.begin_post();
+                    engine.finish_control();
+                })
+            };
+            while send().is_none() && self.owner.clock.now().saturating_since(begun) < LAST_PATIENCE {
+                std::thread::yield_now();
+            }
         }
     }
 
