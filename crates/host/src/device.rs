@@ -261,8 +261,8 @@ impl Device {
         self.owner.counters()
     }
 
-    /// Sends the acknowledgements that wait for this process's next step, since there is none: the process ends, and leaves the device open.
-    /// Waits a little for a thread that runs the engine; one that the end has stopped in there may never leave.
+    /// Sends the acknowledgements that wait for this process's next step. For a process that ends and leaves the device open: it has no next step.
+    /// Waits a little for a thread that runs the engine. It is not waited for longer: the end may have stopped it there.
     pub fn send_the_last(&self) {
         if self.owner.is_inherited() {
             return;

@@ -262,7 +262,7 @@ impl Rpc {
         self.sleep_beside(None, at_most);
     }
 
-    /// The same, also until something comes for another endpoint of the device, or that one has something to do.
+    /// The same for two endpoints of a device: until something comes for either, or either has something to do.
     pub fn sleep_beside(&mut self, mut other: Option<&mut Rpc>, at_most: Duration) {
         let mut at_most = at_most;
         for rpc in [Some(&mut *self), other.as_deref_mut()].into_iter().flatten() {

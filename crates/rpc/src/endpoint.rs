@@ -131,7 +131,7 @@ impl Endpoint {
         }
     }
 
-    /// Forgets everything of a peer, with its own key and its responses. The number may be another peer's from then on, if that one has a
+    /// Forgets everything of a peer, with its own key and its responses. The number may be another peer's from then on, if the new peer has a
     /// greater incarnation and a key of its own.
     pub fn forget_peer(&mut self, node: Node) {
         self.core.borrow_mut().forget_peer(node);

@@ -144,7 +144,7 @@ fn many_questions_are_under_way_at_a_time_and_each_has_its_own_answer() {
         for (key, value) in gets.into_iter().enumerate() {
             assert_eq!(value, Ok(Some(key.to_string().into_bytes())), "{key}");
         }
-        // Transactions of one client get in each other's way as those of many do, and none is lost.
+        // Transactions of one client conflict like transactions of many clients, and none is lost.
         let add = async || {
             client
                 .transact(async |transaction| {

@@ -164,7 +164,7 @@ impl Map {
         Reply::Array(self.slots.iter().filter_map(range).collect())
     }
 
-    /// For `CLUSTER SHARDS`: each node is one, since copies are those of many shards.
+    /// For `CLUSTER SHARDS`: each node is one, since a node keeps copies for many shards.
     fn shards(&self) -> Reply {
         let pair = |name: &str, value: Reply| (Reply::bulk(name), value);
         let shard = |(&node, (host, port)): (&u16, &Address)| {

@@ -118,7 +118,7 @@ public final class HighwireIoHandler implements IoHandler {
     }
 
     /**
-     * The bell of this loop at an engine. Asks the engine if there is none yet, and closes those at engines that have ended.
+     * The bell of this loop at an engine. Asks the engine if there is none yet. Closes bells at engines that have ended.
      *
      * @throws IOException the engine refuses, or the loop has ended
      */

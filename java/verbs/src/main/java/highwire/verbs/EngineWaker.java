@@ -11,7 +11,7 @@ import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.attribute.BasicFileAttributes;
 
-/** How a program wakes an engine that sleeps: by the named pipe in the engine's directory, or by an empty datagram where there is none. */
+/** How a program wakes an engine that sleeps: by the named pipe in the engine's directory. Without a pipe, by an empty datagram. */
 abstract class EngineWaker {
     /** The pipe of lane 0, whose board programs ring. */
     static final String PIPE = "bell-0";
